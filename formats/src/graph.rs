@@ -16,6 +16,11 @@ use crate::{
     manifest::{decode_archive, encode_archive},
 };
 
+/// The name of the node type of a store without types.
+pub const NODE: &str = "node";
+/// The name of its relation.
+pub const EDGE: &str = "to";
+
 /// The node types and relations of a graph.
 ///
 /// ```

@@ -8,7 +8,7 @@
 //! Minibatches are of R-MAT, scale 22, edge factor 16, 1024 seeds, fanouts 15, 10, 5, 128 features. Columns are milliseconds:
 //! the best run's, the median run's, and the processor time of a run on all threads, which counts threads that wait.
 
-use std::{collections::HashMap, hint::black_box, time::Instant};
+use std::{collections::HashMap, hint::black_box, slice, time::Instant};
 
 use grappa_formats::NodeId;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision, Task};
@@ -174,7 +174,7 @@ fn products(rows: i64) {
         let both = || drop(black_box((x.tr().matmul(&x), x.tr().matmul(&x))));
         rated(format!("libtorch, {kind:?}, of weights"), &both);
         let model = Model::new(options(precision, 1, WIDTH, WIDTH), 1, Device::Cpu).expect("a model");
-        let known = Input::Aggregated { own: &x, neighbors: &x, degrees: None };
+        let known = Input::Aggregated { own: slice::from_ref(&x), neighbors: slice::from_ref(&x), degrees: None };
         let forward = || model.forward(&[], known, &[], Pass::default());
         rated(format!("a layer of ours, {kind:?}"), &|| no_grad(|| drop(black_box(forward()))));
         let loss = forward().sum(Kind::Float);
@@ -225,13 +225,17 @@ fn steps(minibatch: &Minibatch) {
             report(&format!("{kind:?}, first hop {first}"), || {
                 let hops = if known { 2 } else { 3 };
                 let start = Instant::now();
-                let blocks: Vec<Block> =
-                    minibatch.blocks[..hops].iter().map(|block| Block::new(block, Device::Cpu)).collect();
+                let blocks: Vec<Vec<Block>> =
+                    minibatch.blocks[..hops].iter().map(|block| vec![Block::new(block, Device::Cpu)]).collect();
                 let blocks_made = start.elapsed();
                 let input = if known {
-                    Input::Aggregated { own: &own, neighbors: &neighbors, degrees: None }
+                    Input::Aggregated {
+                        own: slice::from_ref(&own),
+                        neighbors: slice::from_ref(&neighbors),
+                        degrees: None,
+                    }
                 } else {
-                    Input::Features(&x)
+                    Input::features(&x)
                 };
                 let pass = Pass { training: Some(count as u64), names: None, ..Pass::default() };
                 let logits = model.forward(&blocks, input, &[], pass);

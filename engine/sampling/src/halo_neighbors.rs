@@ -120,7 +120,7 @@ impl HaloNeighbors<'_> {
             }
             lists = self.lists_of(&halo, progress)?;
         }
-        let mut given = Given::default();
+        let mut given = Given { rows: vec![0; universes.len()], ..Given::default() };
         for (reached, PartitionNodes { owned, .. }) in reached.iter().zip(partitions) {
             let sources: Vec<_> = universes.iter().map(|&nodes| GrowingSet::new(nodes)).collect();
             for (relation, lists) in self.relations.iter().zip(&lists) {
@@ -128,8 +128,8 @@ impl HaloNeighbors<'_> {
                 let (_, outside) = reached[destination].split(owned[destination].runs());
                 given.listed += outside.len() + self.add_sampled(lists, &outside, &sources[source], progress)?;
             }
-            for (sources, owned) in sources.into_iter().zip(owned) {
-                given.rows += sources.finish().split(owned.runs()).1.len();
+            for ((sources, owned), rows) in sources.into_iter().zip(owned).zip(&mut given.rows) {
+                *rows += sources.finish().split(owned.runs()).1.len();
             }
         }
         Ok(GraphHaloLists { relations: lists.into_iter().map(Arc::new).collect(), given })

@@ -88,8 +88,9 @@ pub struct Aggregated {
 ///
 /// # Errors
 /// If the store has no features.
-pub fn aggregate_bytes(store: &Store, with_features: bool) -> Result<u64> {
-    Ok(store.manifest().nodes * u64::from(layout(store.into(), None, with_features)?.stride))
+pub fn aggregate_bytes<'a>(relation: impl Into<Relation<'a>>, with_features: bool) -> Result<u64> {
+    let relation = relation.into();
+    Ok(relation.edges.manifest().nodes * u64::from(layout(relation, None, with_features)?.stride))
 }
 
 /// Whether training with this memory should have features beside its aggregates: if both exceed it, their rows are read from

@@ -12,17 +12,12 @@ use grappa_formats::{
     assignment::Assignment,
     chunks::ChunkMap,
     container::{self, FileKind},
-    graph::{GraphManifest, NodeTypeEntry, RelationEntry},
+    graph::{EDGE, GraphManifest, NODE, NodeTypeEntry, RelationEntry},
     manifest::{Manifest, Sources},
 };
 use grappa_io::{Error, Result};
 
 use crate::{Store, assignments, files, member::read_member, open::manifest_bytes};
-
-/// The name of the node type of a store without types.
-pub const NODE: &str = "node";
-/// The name of its relation.
-pub const EDGE: &str = "to";
 
 /// A graph that is open for reading: one or more node types, and the relations between them.
 ///
@@ -55,6 +50,12 @@ impl Relation<'_> {
     /// Whether both ends are nodes of one type.
     pub fn joins_one_type(&self) -> bool {
         ptr::eq(self.sources, self.destinations)
+    }
+}
+
+impl From<Arc<Store>> for Graph {
+    fn from(store: Arc<Store>) -> Self {
+        Self::from_store(&store)
     }
 }
 
@@ -229,6 +230,21 @@ impl Graph {
     /// The relations, in the order of the manifest.
     pub fn relations(&self) -> &[Arc<Store>] {
         &self.relations
+    }
+
+    /// The number of the node type of this name.
+    pub fn type_named(&self, name: &str) -> Option<usize> {
+        self.manifest.node_types.iter().position(|node_type| node_type.name == name)
+    }
+
+    /// Number of edges of all relations.
+    pub fn edges(&self) -> u64 {
+        self.relations.iter().map(|relation| relation.manifest().edges).sum()
+    }
+
+    /// Whether no chunk of a type or relation is missing.
+    pub fn is_whole(&self) -> bool {
+        self.node_types.iter().chain(&self.relations).all(|member| member.manifest().is_whole())
     }
 
     /// A relation with the types that it joins.

@@ -35,7 +35,7 @@ pub mod writer;
 pub use checked::{CheckedAdjacency, CheckedEdgeRows};
 pub use chunk::{AdjacencyFiles, Chunk, HaloDegrees, expect_adjacency};
 pub use columns::{MappedFeatures, MappedLabels};
-pub use graph::{EDGE, Graph, NODE, Positions, Relation};
+pub use graph::{Graph, Positions, Relation};
 pub use ids::{ExternalId, StoreIds};
 pub use mapped::MappedChunks;
 pub use member::read_manifest_of_member;

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, log, one_line, print_line, printable, signals};
-use grappa_engine::{Progress, Store, io::machine::process_age};
+use grappa_engine::{Graph, Progress, Store, io::machine::process_age};
 use grappa_methods::setup;
 use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
@@ -92,11 +92,11 @@ pub fn run(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow:
 
 /// Trains with this process only.
 fn alone(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::Result<()> {
-    let store = open_store(path, options)?;
+    let graph = open_graph(path, options)?;
     let begun = begun(path, options)?;
     let before = begun.as_ref().map(RunFolder::config).transpose()?;
     let config = configured(options, before.as_ref())?;
-    if let Some(finished) = finished_run(&store, begun.as_ref(), &config) {
+    if let Some(finished) = finished_run(&graph, begun.as_ref(), &config) {
         return console.finish(&finished);
     }
     let folder = open_folder(begun, path, &config, options.force)?;
@@ -104,7 +104,7 @@ fn alone(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::R
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
     let at = folder.path().to_owned();
-    let trained = train_in(store, config, folder, options.resume, &mut screen);
+    let trained = train_in(graph, config, folder, options.resume, &mut screen);
     drop(screen);
     let summary = trained.map_err(|error| {
         let command = resume_command(path, &at, None);
@@ -115,29 +115,29 @@ fn alone(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::R
 
 /// Trains with this process only in a folder.
 pub fn train_in(
-    store: Arc<Store>,
+    graph: Graph,
     config: TrainConfig,
     folder: RunFolder,
     resume: Option<Resume>,
     screen: &mut Screen,
 ) -> grappa_trainer::Result<summary::Summary> {
     let trained = runtime::device(config.device)
-        .and_then(|device| train(store, setup(config)?, &folder, resume.is_some(), device, screen));
+        .and_then(|device| train(graph, setup(config)?, &folder, resume.is_some(), device, screen));
     settle(folder, &trained, resume);
     trained
 }
 
 /// Trains together with other processes.
 fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::Result<()> {
-    let store = open_store(path, options)?;
+    let graph = open_graph(path, options)?;
     let local = place.clone();
-    if let Some(run) = left_finished(&store, path, options) {
+    if let Some(run) = left_finished(&graph, path, options) {
         return if local.rank == 0 { console.finish(&run) } else { Ok(()) };
     }
-    let (same, waits) = (hello(&store)?, options.workers.waits());
+    let (same, waits) = (hello(&graph)?, options.workers.waits());
     let joined = workers::while_launcher_lives(|| join(place, same, waits, signals::stop_requested))?;
     let group = Arc::new(joined?);
-    let opened = open_together(&group, &store, path, options).inspect_err(|error| {
+    let opened = open_together(&group, &graph, path, options).inspect_err(|error| {
         group.announce(false, &format!("ended with an error: {}", one_line(error)));
         group.leave();
     })?;
@@ -160,9 +160,9 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
         Some(folder) => {
             let resume = options.resume.is_some();
             let setup = TrainSetup { group: Some(group.clone()), ..setup(config)? };
-            train(store, setup, folder, resume, device, &mut screen).map(Some)
+            train(graph, setup, folder, resume, device, &mut screen).map(Some)
         }
-        None => follow(store, setup(config)?, &at, device, group.clone(), &mut screen).map(|()| None),
+        None => follow(graph, setup(config)?, &at, device, group.clone(), &mut screen).map(|()| None),
     });
     let summary = workers::end(&group, trained);
     drop(screen);
@@ -194,12 +194,14 @@ fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, resume: Opt
     }
 }
 
-fn open_store(path: &Path, options: &args::TrainArgs) -> anyhow::Result<Arc<Store>> {
-    let store = Arc::new(Store::open(path)?);
-    if let Some(preset) = options.sources.preset()? {
-        check_preset(preset, &store)?;
+fn open_graph(path: &Path, options: &args::TrainArgs) -> anyhow::Result<Graph> {
+    let graph = Graph::open(path)?;
+    if let Some(preset) = options.sources.preset()?
+        && let ([store], false) = (graph.node_types(), graph.has_types())
+    {
+        check_preset(preset, store)?;
     }
-    Ok(store)
+    Ok(graph)
 }
 
 /// Adds to the error of a run that was stopped how to continue it, and which other rank was asked to stop.
@@ -272,7 +274,7 @@ enum Opened {
 /// Opens the run of all ranks, unless it is finished: then nothing in its folder changes.
 fn open_together(
     group: &ProcessGroup,
-    store: &Store,
+    graph: &Graph,
     path: &Path,
     options: &args::TrainArgs,
 ) -> anyhow::Result<Opened> {
@@ -286,7 +288,7 @@ fn open_together(
     agree_on_options(group, &config)?;
     let mut finished = None;
     if group.share("finished run", || {
-        finished = finished_run(store, found.as_ref(), &config);
+        finished = finished_run(graph, found.as_ref(), &config);
         Ok(finished.is_some())
     })? {
         return Ok(Opened::Finished(finished.map(Box::new)));
@@ -298,21 +300,21 @@ fn open_together(
 }
 
 /// The run to continue, if it has nothing left to do.
-fn finished_run(store: &Store, begun: Option<&RunFolder>, config: &TrainConfig) -> Option<Finished> {
+fn finished_run(graph: &Graph, begun: Option<&RunFolder>, config: &TrainConfig) -> Option<Finished> {
     let folder = begun?.path();
-    finished(store, folder, config).map(|run| Finished::new(run, folder))
+    finished(graph, folder, config).map(|run| Finished::new(run, folder))
 }
 
 /// The run to continue with `--resume auto`, if it has nothing left to do, by a look at its folder. A rank that a scheduler starts again
 /// after the others have ended would wait for them in vain.
-fn left_finished(store: &Store, path: &Path, options: &args::TrainArgs) -> Option<Finished> {
+fn left_finished(graph: &Graph, path: &Path, options: &args::TrainArgs) -> Option<Finished> {
     options.resume.filter(|&resume| resume == Resume::Auto)?;
     let requested = options.sources.unchecked().ok()?.out;
     let folder = requested.or_else(|| RunFolder::last(path))?;
     // An error shows when all ranks open the run.
     let before = config_of(&folder).ok()?;
     let config = configured(options, Some(&before)).ok()?;
-    finished(store, &folder, &config).map(|run| Finished::new(run, &folder))
+    finished(graph, &folder, &config).map(|run| Finished::new(run, &folder))
 }
 
 /// The run to continue, if there is one.

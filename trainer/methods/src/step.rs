@@ -41,7 +41,7 @@ impl FullStep {
     pub(crate) fn new(inputs: &FullGraphInputs<'_>, graph: PartitionedGraph, features: &NodeFeatures) -> Result<Self> {
         let rows = features.rows_of(&graph.nodes).to_device(inputs.device);
         Ok(Self {
-            features: no_grad(|| inputs.model.normalized_features(&rows)),
+            features: no_grad(|| inputs.model.normalized_features(std::slice::from_ref(&rows)).remove(0)),
             labels: inputs.labels(&graph.seed_nodes)?.to_device(inputs.device),
             factors: Tensor::from_slice(&graph.factors).to_device(inputs.device),
             exchange: None,

@@ -1,7 +1,12 @@
 //! The shape of a model: kinds of layers, norms and numbers, and sizes. `grappa_trainer::nn` builds models of this
 //! shape.
 
-use grappa_formats::manifest::LabelKind;
+use std::borrow::Cow;
+
+use grappa_formats::{
+    graph::{EDGE, NODE},
+    manifest::LabelKind,
+};
 use grappa_sampling::EdgeValues;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +15,8 @@ use crate::{Error, Result, names::named_enums};
 named_enums! {
     /// The kind of a model's layers: GraphSAGE (Hamilton, Ying, Leskovec, 2017), GCN (Kipf, Welling, 2017), GAT
     /// (Veličković et al., 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), GINE
-    /// (Hu et al., 2020), the transformer (Shi et al., 2021), PinSAGE (Ying et al., 2018), whose blocks have edge weights.
+    /// (Hu et al., 2020), the transformer (Shi et al., 2021), PinSAGE (Ying et al., 2018), whose blocks have edge weights. The last four
+    /// have weights for each relation of a graph with types: R-GCN (Schlichtkrull et al., 2018), HGT (Hu et al., 2020).
     "model" LayerKind {
         /// GraphSAGE, mean of the neighbors (PyTorch Geometric's SAGEConv)
         Sage = "sage",
@@ -30,6 +36,22 @@ named_enums! {
         Transformer = "transformer",
         /// PinSAGE: neighbors by random walks, weighted by visits
         PinSage = "pinsage",
+        /// graphs with types: GraphSAGE for each relation, added up (HeteroConv of SAGEConv)
+        Rsage = "rsage",
+        /// graphs with types: R-GCN on projected features, with a matrix for each relation (RGCNConv)
+        Rgcn = "rgcn",
+        /// graphs with types: GAT for each relation, added up (HeteroConv of GATConv)
+        Rgat = "rgat",
+        /// graphs with types: the heterogeneous graph transformer (HGTConv)
+        Hgt = "hgt",
+    }
+
+    /// The combination of a node's results over the relations into its type: `aggr` of PyTorch Geometric's HeteroConv.
+    "combination of relations" RelationAggregate {
+        /// their sum
+        Sum = "sum",
+        /// their mean
+        Mean = "mean",
     }
 
     /// The normalization after each layer but the last: over the nodes of a minibatch (Ioffe, Szegedy, 2015; PyTorch's
@@ -104,10 +126,34 @@ named_enums! {
     }
 }
 
+impl RelationAggregate {
+    /// The factor of each of some relations in their sum.
+    pub fn factor(self, relations: usize) -> f64 {
+        match self {
+            Self::Sum => 1.0,
+            Self::Mean => 1.0 / relations as f64,
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl LayerKind {
     /// Whether layers of this kind have attention heads.
     pub fn attends(self) -> bool {
-        matches!(self, Self::Gat | Self::Gatv2 | Self::Transformer)
+        matches!(self, Self::Gat | Self::Gatv2 | Self::Transformer | Self::Rgat | Self::Hgt)
+    }
+
+    /// Whether layers of this kind have weights for each relation of a graph with types.
+    pub fn is_relational(self) -> bool {
+        matches!(self, Self::Rsage | Self::Rgcn | Self::Rgat | Self::Hgt)
+    }
+
+    /// Whether the layers take the features of each type after a linear layer, which gives all types the hidden dimension.
+    pub fn projects_inputs(self) -> bool {
+        matches!(self, Self::Rgcn | Self::Hgt)
     }
 
     /// The values of edges that layers of this kind can take.
@@ -115,7 +161,9 @@ impl LayerKind {
         match self {
             Self::Sage | Self::Gcn | Self::Gin => EdgeValues::Weight,
             Self::Gatv2 | Self::Gine | Self::Transformer => EdgeValues::Features,
-            Self::SageMax | Self::Gat | Self::PinSage => EdgeValues::Nothing,
+            Self::SageMax | Self::Gat | Self::PinSage | Self::Rsage | Self::Rgcn | Self::Rgat | Self::Hgt => {
+                EdgeValues::Nothing
+            }
         }
     }
 }
@@ -213,6 +261,58 @@ pub fn significant(value: f64) -> String {
     }
 }
 
+/// The node types and relations that a model learns from. The default is one type with one relation, and without names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelGraph {
+    /// The node types, in the order of the graph.
+    pub node_types: Vec<ModelNodeType>,
+    /// The relations, in the order of the graph.
+    pub relations: Vec<ModelRelation>,
+    /// The number of the type whose nodes get outputs.
+    pub target: usize,
+}
+
+/// A node type of a [`ModelGraph`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelNodeType {
+    /// The name.
+    pub name: String,
+    /// Features per node.
+    pub inputs: usize,
+}
+
+/// A relation of a [`ModelGraph`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRelation {
+    /// The number of the type of its sources.
+    pub source: usize,
+    /// The name.
+    pub name: String,
+    /// The number of the type of its destinations.
+    pub destination: usize,
+}
+
+impl ModelGraph {
+    /// The graph of a store without types, with this number of features per node.
+    pub fn untyped(inputs: usize) -> Self {
+        Self {
+            node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs }],
+            relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0 }],
+            target: 0,
+        }
+    }
+
+    /// The names of a relation and of the types that it joins.
+    pub fn names(&self, relation: usize) -> [&str; 3] {
+        let ModelRelation { source, name, destination } = &self.relations[relation];
+        let [source, destination] = [source, destination].map(|&end| self.node_types[end].name.as_str());
+        [source, name, destination]
+    }
+}
+
 /// The shape of a model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -258,6 +358,15 @@ pub struct ModelOptions {
     /// The decoder of links, if outputs are embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder: Option<Decoder>,
+    /// The node types and relations of the graph, if it has types. `inputs` are then the features of the type with outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<ModelGraph>,
+    /// How R-SAGE and R-GAT combine the results of relations.
+    #[serde(default, skip_serializing_if = "RelationAggregate::is_default")]
+    pub relation_aggregate: RelationAggregate,
+    /// Matrices of which R-GCN combines those of relations. None: each relation has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bases: Option<usize>,
 }
 
 impl ModelOptions {
@@ -267,6 +376,47 @@ impl ModelOptions {
             Some(heads) if layer + 1 == self.layers => heads,
             _ => self.heads,
         }
+    }
+
+    /// The node types and relations that the model learns from.
+    pub fn graph(&self) -> Cow<'_, ModelGraph> {
+        self.graph.as_ref().map_or_else(|| Cow::Owned(ModelGraph::untyped(self.inputs)), Cow::Borrowed)
+    }
+
+    /// The relations that each layer aggregates for each node type, the first layer first. None for types whose states nobody needs after
+    /// the layer. A type that no relation leads to has no state after a layer either, as in PyTorch Geometric's HeteroConv and HGTConv.
+    pub fn relations_of_layers(&self) -> Vec<Vec<Option<Vec<usize>>>> {
+        let graph = self.graph();
+        let types = graph.node_types.len();
+        let into_type = |node_type: usize, has_state: &[bool]| -> Vec<usize> {
+            let relations = graph.relations.iter().enumerate();
+            let into_type =
+                relations.filter(|(_, relation)| relation.destination == node_type && has_state[relation.source]);
+            into_type.map(|(number, _)| number).collect()
+        };
+        // The types that have states at the input of each layer, and after the last.
+        let mut have_state = vec![vec![true; types]];
+        for layer in 0..self.layers {
+            let before = &have_state[layer];
+            let after = (0..types).map(|node_type| before[node_type] && !into_type(node_type, before).is_empty());
+            let after = after.collect();
+            have_state.push(after);
+        }
+        let mut is_needed = vec![false; types];
+        is_needed[graph.target] = true;
+        let mut layers = Vec::new();
+        for have_state in have_state.windows(2).rev() {
+            let relations = (0..types).map(|node_type| {
+                let is_made = is_needed[node_type] && have_state[1][node_type];
+                is_made.then(|| into_type(node_type, &have_state[0]))
+            });
+            let relations: Vec<Option<Vec<usize>>> = relations.collect();
+            let used = relations.iter().flatten().flatten();
+            used.for_each(|&number| is_needed[graph.relations[number].source] = true);
+            layers.push(relations);
+        }
+        layers.reverse();
+        layers
     }
 
     /// A lower bound of the number of parameters: one matrix per layer.
@@ -307,6 +457,24 @@ impl ModelOptions {
         }
         if self.layer == LayerKind::Gine && self.edges.features() == 0 {
             return Err(Error::Model("gine layers need features of edges".into()));
+        }
+        if self.graph.is_some() && !self.layer.is_relational() {
+            return Err(Error::Model(format!("{} layers have no weights for relations", self.layer)));
+        }
+        let graph = self.graph();
+        if self.relations_of_layers().last().is_some_and(|last| last[graph.target].is_none()) {
+            let name = &graph.node_types[graph.target].name;
+            return Err(Error::Model(format!("no relation leads to {name}, so its nodes get no outputs")));
+        }
+        if self.layer == LayerKind::Rgcn && self.layers > 1 {
+            let mut types = 0..graph.node_types.len();
+            let is_reached = |end: &usize| graph.relations.iter().any(|relation| relation.destination == *end);
+            if let Some(node_type) = types.find(|end| !is_reached(end)) {
+                return Err(Error::Model(format!(
+                    "no relation leads to {}, and layers of R-GCN make new states of all types: ingest with --reverse, or use rsage",
+                    graph.node_types[node_type].name
+                )));
+            }
         }
         if self.layer.attends() && self.last_heads == Some(0) {
             return Err(Error::Model("0 heads of the last layer; at least 1 is needed".into()));

@@ -135,6 +135,12 @@ impl OptionValue for bool {
     }
 }
 
+impl OptionValue for Option<String> {
+    fn read(text: &str) -> Result<Value, String> {
+        Ok(text.into())
+    }
+}
+
 impl OptionValue for Option<PathBuf> {
     const KIND: ValueKind = ValueKind::Path;
 

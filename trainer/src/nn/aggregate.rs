@@ -63,7 +63,8 @@ pub fn aggregate(
     messages: &Tensor,
     historical: Option<&HistoricalEmbeddings>,
 ) -> Tensor {
-    own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, historical).1
+    let (_, aggregated) = aggregate_with(Backend::Fastest, block, kind, scaling, messages, false);
+    with_historical(aggregated, historical)
 }
 
 /// The states of the destinations, from the states of all sources, `[sources, width]`.
@@ -156,14 +157,27 @@ pub(crate) fn own_and_aggregate(
     rows: &Tensor,
     historical: Option<&HistoricalEmbeddings>,
 ) -> (Tensor, Tensor) {
+    let (own, aggregated) = aggregate_with(backend, block, kind, scaling, rows, true);
+    (own.expect("they are wanted"), with_historical(aggregated, historical))
+}
+
+/// The aggregates of all sources, and the states of the destinations if they are wanted. The destinations are then sources, too.
+fn aggregate_with(
+    backend: Backend,
+    block: &Block,
+    kind: Aggregate,
+    scaling: Scaling,
+    rows: &Tensor,
+    wants_own: bool,
+) -> (Option<Tensor>, Tensor) {
     let size = rows.size();
     assert!(
         size.len() == 2 && size[0] as usize == block.sources(),
         "rows of shape {size:?} for a block of {} sources",
         block.sources()
     );
-    let own = || own_states(backend, block, rows);
-    let (own, aggregated) = match (kind, backend.has_kernels_for(rows), rows.kind()) {
+    let own = || wants_own.then(|| own_states(backend, block, rows));
+    match (kind, backend.has_kernels_for(rows), rows.kind()) {
         (Aggregate::Attention | Aggregate::AttentionToOthers | Aggregate::ReluSum, ..) => {
             panic!("{kind:?} has an operator of its own")
         }
@@ -171,10 +185,11 @@ pub(crate) fn own_and_aggregate(
         (Aggregate::Max, true, Kind::BFloat16) => (own(), largest_with_kernel::<bf16>(block, rows)),
         (Aggregate::Max, true, _) => (own(), largest_with_kernel::<f32>(block, rows)),
         (_, false, _) => (own(), sum_with_operators(block, kind, scaling, rows)),
-        (_, true, Kind::BFloat16) => sum_with_kernel::<bf16>(backend, block, factors(block, kind, scaling), rows),
-        (_, true, _) => sum_with_kernel::<f32>(backend, block, factors(block, kind, scaling), rows),
-    };
-    (own, with_historical(aggregated, historical))
+        (_, true, Kind::BFloat16) => {
+            sum_with_kernel::<bf16>(backend, block, factors(block, kind, scaling), rows, wants_own)
+        }
+        (_, true, _) => sum_with_kernel::<f32>(backend, block, factors(block, kind, scaling), rows, wants_own),
+    }
 }
 
 /// Replaces the aggregates of halo nodes by their historical embeddings.
@@ -241,7 +256,13 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
     }
 }
 
-fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors, rows: &Tensor) -> (Tensor, Tensor) {
+fn sum_with_kernel<T: Element>(
+    backend: Backend,
+    block: &Block,
+    factors: Factors,
+    rows: &Tensor,
+    wants_own: bool,
+) -> (Option<Tensor>, Tensor) {
     let rows = rows.contiguous();
     let width = rows.size()[1];
     let (csr, own_places) = (Arc::clone(&block.csr), block.own.clone());
@@ -254,16 +275,20 @@ fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors
         ..GatherPlan::from_lists(&csr.offsets, &csr.indices)
     };
     sum::<T>(backend, &rows, plan, &mut aggregated);
-    let own = match &own_places {
+    let own = wants_own.then(|| match &own_places {
         None => rows.detach().narrow(0, 0, destinations).detach(),
         Some(own) => copies::<T>(backend, own, &rows),
-    };
-    shim::with_gradients(&[&own, &aggregated], &[&rows], move |gradients, _| {
-        let [own_gradient, aggregated_gradient] = gradients else { unreachable!("two outputs") };
-        let own_gradient = own_gradient.as_ref().map(Tensor::contiguous).map(|own_gradient| match &own_places {
-            None => own_gradient,
-            Some(own) => sum_copies::<T>(backend, own, &own_gradient, own.sources as i64),
-        });
+    });
+    let results: Vec<&Tensor> = [&aggregated].into_iter().chain(&own).collect();
+    shim::with_gradients(&results, &[&rows], move |gradients, _| {
+        let [aggregated_gradient, own_gradient @ ..] = gradients else { unreachable!("there are aggregates") };
+        let own_gradient =
+            own_gradient.first().and_then(Option::as_ref).map(Tensor::contiguous).map(
+                |own_gradient| match &own_places {
+                    None => own_gradient,
+                    Some(own) => sum_copies::<T>(backend, own, &own_gradient, own.sources as i64),
+                },
+            );
         let aggregated_gradient = match aggregated_gradient {
             Some(gradient) => gradient.contiguous(),
             None => Tensor::zeros([destinations, width], (T::KIND, Device::Cpu)),

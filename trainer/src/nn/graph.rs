@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use grappa_kernels::csr::Csr;
-use grappa_sampling::sample;
+use grappa_sampling::{GraphShape, sample};
 use tch::{Device, Tensor};
 
 use super::aggregate_kind::{Aggregate, Scaling};
@@ -79,6 +79,15 @@ impl Block {
     /// If the block breaks a rule of the sampler: offsets ascend to the number of edges, indices are below the number of sources,
     /// and each destination is a source.
     pub fn new(block: &sample::Block, device: Device) -> Self {
+        Self::between_types(block, block.sources, device)
+    }
+
+    /// As [`Block::new`], for a relation whose destinations are the nodes of another type. `nodes` is the number of nodes of that type at the
+    /// input of the layer.
+    ///
+    /// # Panics
+    /// As [`Block::new`], and if a destination is not among these nodes.
+    pub fn between_types(block: &sample::Block, nodes: usize, device: Device) -> Self {
         let edges = block.indices.len();
         assert_eq!(block.offsets.len(), block.destinations + 1, "offsets of a block");
         assert!(
@@ -87,10 +96,10 @@ impl Block {
         );
         assert!(
             match &block.own[..] {
-                [] => block.sources >= block.destinations,
-                own => own.len() == block.destinations && own.iter().all(|&place| (place as usize) < block.sources),
+                [] => nodes >= block.destinations,
+                own => own.len() == block.destinations && own.iter().all(|&place| (place as usize) < nodes),
             },
-            "destinations are sources"
+            "destinations are nodes of their type"
         );
         assert!(block.indices.iter().all(|&index| (index as usize) < block.sources), "sources of a block");
         assert!(block.edge_weights.is_empty() || block.edge_weights.len() == edges, "weights of a block");
@@ -124,19 +133,69 @@ impl Block {
         }
     }
 
-    /// The blocks of a minibatch, seeds first. `degrees` are the in-degrees of [`sample::Minibatch::nodes`] in the whole graph, or the sums
-    /// of the weights of their in-edges if blocks have weights; only GCN needs them.
-    pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[f32]>, device: Device) -> Vec<Self> {
-        let mut blocks: Vec<Self> = minibatch.blocks.iter().map(|block| Self::new(block, device)).collect();
+    /// The blocks of a minibatch, seeds first: for each hop, one of each relation. `minibatches` are of each node type. `degrees` are the
+    /// in-degrees of the nodes of a graph without types, or the sums of the weights of their in-edges if blocks have weights; only GCN
+    /// needs them.
+    pub fn of_minibatches(
+        shape: &GraphShape,
+        minibatches: &[sample::Minibatch],
+        degrees: Option<&[f32]>,
+        device: Device,
+    ) -> Vec<Vec<Self>> {
+        let hops = shape.hops(minibatches);
+        let hop = |hop: usize| {
+            let relations = shape.relations.iter().enumerate().map(|(number, relation)| {
+                let block = shape.block(minibatches, number, hop);
+                let nodes = match hop + 1 == hops {
+                    true => minibatches[relation.destination].nodes.len(),
+                    false => shape.block(minibatches, number, hop + 1).destinations,
+                };
+                Self::between_types(block, nodes, device)
+            });
+            relations.collect()
+        };
+        let mut blocks: Vec<Vec<Self>> = (0..hops).map(hop).collect();
         let (Some(degrees), Some((last, others))) = (degrees, blocks.split_last_mut()) else {
             return blocks;
         };
+        let [last] = &mut last[..] else { panic!("degrees are of a graph without types") };
         last.set_source_degrees(degrees.iter().copied());
-        for block in others {
+        for block in others.iter_mut().flatten() {
             let sources = 0..block.sources();
             block.set_source_degrees(sources.map(|at| degrees[last.own(at)]));
         }
         blocks
+    }
+
+    /// As [`Block::of_minibatches`], of a graph without types.
+    pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[f32]>, device: Device) -> Vec<Vec<Self>> {
+        let shape = GraphShape::untyped(minibatch.nodes.len() as u64);
+        Self::of_minibatches(&shape, std::slice::from_ref(minibatch), degrees, device)
+    }
+
+    /// The edges of several relations into one type, one destination after another: its edges of the first relation come first. The sources
+    /// of the second relation come after those of the first. `sources` has their number for each relation.
+    ///
+    /// # Panics
+    /// If the relations have different destinations.
+    pub(crate) fn merged(relations: &[&Self]) -> Self {
+        let destinations = relations[0].destinations();
+        assert!(relations.iter().all(|block| block.destinations() == destinations), "relations into one type");
+        let edges = relations.iter().map(|block| block.edges()).sum();
+        let (mut offsets, mut indices) = (Vec::with_capacity(destinations + 1), Vec::with_capacity(edges));
+        offsets.push(0);
+        for destination in 0..destinations {
+            let mut first = 0;
+            for block in relations {
+                let bounds = [0, 1].map(|end| block.csr.offsets[destination + end] as usize);
+                let sources = &block.csr.indices[bounds[0]..bounds[1]];
+                indices.extend(sources.iter().map(|source| first + source));
+                first += u32::try_from(block.sources()).expect("samplers count sources with 32 bits");
+            }
+            offsets.push(indices.len() as u32);
+        }
+        let sources = relations.iter().map(|block| block.sources()).sum();
+        Self::of_csr(Csr::new(offsets, indices, sources), relations[0].device)
     }
 
     /// Adds the in-degree of each source in the whole graph. The store has the in-degrees of halo nodes, too.

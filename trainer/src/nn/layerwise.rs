@@ -18,7 +18,7 @@ impl Model {
     /// The messages of nodes at a layer, f32 of `[nodes, source width of the reduction]`. `rows` are the nodes' states at its input,
     /// `[nodes, width]`; `degrees` are their in-degrees, f32 of `[nodes]`, for GCN. Without dropout and gradients.
     pub fn messages(&self, layer: usize, rows: &Tensor, degrees: Option<&Tensor>) -> Tensor {
-        let convolution = &self.layers[layer];
+        let convolution = &self.layer(layer).convolution;
         no_grad(|| {
             let messages = float(&convolution.messages(&self.state(layer, rows).to_kind(self.kind())));
             match convolution.aggregate() {
@@ -34,13 +34,13 @@ impl Model {
     /// The destinations' own rows for attention, f32 of `[nodes, own width of the reduction]`, from their states at a layer's input.
     /// None if the layer has no attention.
     pub fn queries(&self, layer: usize, rows: &Tensor) -> Option<Tensor> {
-        no_grad(|| self.layers[layer].queries(&self.state(layer, rows).to_kind(self.kind())))
+        no_grad(|| self.layer(layer).convolution.queries(&self.state(layer, rows).to_kind(self.kind())))
     }
 
     /// The aggregation of a layer over all in-neighbors. For PinSAGE, whose neighborhoods in training come from random walks, all
     /// in-neighbors have the same weight here.
     pub fn reduction(&self, layer: usize) -> Reduction {
-        let reduction = self.layers[layer].reduction(self.state_width(layer));
+        let reduction = self.layer(layer).convolution.reduction(self.state_width(layer));
         match self.options.edges {
             EdgeInput::Weights => reduction.weighted(),
             EdgeInput::Nothing | EdgeInput::Features(_) => reduction,
@@ -59,7 +59,7 @@ impl Model {
 
     /// Width of the rows that a layer makes: those at the input of the next one, or the logits.
     pub fn made_width(&self, layer: usize) -> usize {
-        match layer + 1 == self.layers.len() {
+        match layer + 1 == self.options.layers {
             true => self.options.outputs,
             false => self.width(layer + 1),
         }
@@ -90,8 +90,8 @@ impl Model {
     /// The last layer, if it multiplies states by its weights before it aggregates them, because the products are narrower. The first layer
     /// never does: its aggregates may be known, and do not depend on parameters.
     fn weights_first(&self, layer: usize) -> Option<&dyn WeightsFirst> {
-        let is_last = layer > 0 && layer + 1 == self.layers.len() && self.jump.is_none() && self.head.is_none();
-        let weights_first = self.layers[layer].weights_first().filter(|_| is_last);
+        let is_last = layer > 0 && layer + 1 == self.options.layers && self.jump.is_none() && self.head.is_none();
+        let weights_first = self.layer(layer).convolution.weights_first().filter(|_| is_last);
         weights_first.filter(|products| products.width() < self.options.hidden)
     }
 
@@ -107,7 +107,7 @@ impl Model {
                 return float(&weights_first.update(&own.to_kind(kind), &aggregated, degrees));
             }
             let state = self.state(layer, own).to_kind(kind);
-            let new = self.step(layer, Operands::Apart(&state, &aggregated, degrees));
+            let new = self.step(layer, Operands::Apart(&state, &[aggregated], degrees));
             self.with_carried(layer, &new, own)
         })
     }
@@ -115,8 +115,8 @@ impl Model {
     /// Combines the features of nodes with their aggregates, as the first layer does before it uses any parameter: `[nodes, inputs]`.
     /// The result is the same in each pass over these nodes. None if the layer has no such matrix.
     pub fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Option<Tensor> {
-        match self.residuals[0] {
-            Residual::None => no_grad(|| self.layers[0].combined(own, aggregated, degrees, self.kind())),
+        match self.layer(0).residual {
+            Residual::None => no_grad(|| self.layer(0).convolution.combined(own, aggregated, degrees, self.kind())),
             // It needs the features.
             Residual::Identity | Residual::Projection(_) => None,
         }
@@ -132,7 +132,7 @@ impl Model {
 
     /// The rows that a layer makes, without gradients; outputs at the last layer.
     fn made(&self, layer: usize, rows: impl FnOnce() -> Tensor) -> Tensor {
-        no_grad(|| match layer + 1 == self.layers.len() {
+        no_grad(|| match layer + 1 == self.options.layers {
             true => self.in_unit(rows()),
             false => rows(),
         })
@@ -146,7 +146,7 @@ impl Model {
         let (from, width) = (self.state_width(layer) as i64, jump.width() as i64);
         let carried = (layer > 0).then(|| rows.narrow(1, from, width));
         let carried = jump.carry(layer, new, carried.as_ref());
-        match layer + 1 == self.layers.len() {
+        match layer + 1 == self.options.layers {
             true => float(&jump.logits(&carried)),
             false => Tensor::cat(&[float(new), carried], 1),
         }

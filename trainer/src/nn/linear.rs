@@ -222,6 +222,11 @@ impl LinearLayer {
         Self::new(builder, name, [inputs, outputs], start, Some(start))
     }
 
+    /// The same parameters.
+    pub(crate) fn shallow_clone(&self) -> Self {
+        Self { weight: self.weight.shallow_clone(), bias: self.bias.as_ref().map(Tensor::shallow_clone) }
+    }
+
     /// Values of a row that it takes.
     pub(crate) fn inputs(&self) -> i64 {
         self.weight.size()[1]

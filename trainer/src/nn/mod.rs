@@ -32,6 +32,7 @@ mod norm;
 mod parameters;
 mod pass;
 mod reduction;
+mod scaled;
 mod softmax;
 #[cfg(test)]
 mod tests;

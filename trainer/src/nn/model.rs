@@ -1,9 +1,11 @@
 //! Models: stacks of layers.
 
+use std::slice;
+
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
 use grappa_run::{
-    model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision},
+    model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelGraph, ModelOptions, NormKind, Precision},
     scores::{TargetLoss, TargetScale},
 };
 use tch::{Device, Kind, Tensor};
@@ -16,7 +18,10 @@ use super::{
     graph::Block,
     historical::HistoricalEmbeddings,
     jump::Jump,
-    layers::{Gat, Gatv2, Gcn, Gin, Gine, Hop, Layer, PinSage, Sage, Transformer},
+    layers::{
+        Gat, Gatv2, Gcn, Gin, Gine, Heads, HgtWeights, Hop, Layer, PinSage, RelationHop, RelationInput, Rgat, Rgcn,
+        Rsage, Sage, Transformer,
+    },
     linear::{Dropout, Epilogue, LinearLayer, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
@@ -28,20 +33,21 @@ use crate::Result;
 const INPUT_DROPOUT: u64 = 1 << 33;
 const ATTENTION_DROPOUT: u64 = 1 << 34;
 
-/// The input of the first layer.
+/// The input of the first layer: rows of each node type, in the order of types.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// Features of the last block's sources, `[sources, inputs]`, as the store has them.
-    Features(&'a Tensor),
+    /// Features of the last blocks' sources, `[sources, inputs]`, as the store has them.
+    Features(&'a [Tensor]),
     /// The same after [`Model::normalized_features`].
-    NormalizedFeatures(&'a Tensor),
+    NormalizedFeatures(&'a [Tensor]),
     /// Features and their aggregates (pre-aggregated features). The first layer then has no block. The model must not normalize
     /// features, and has no dropout of them.
     Aggregated {
-        /// Features of the last block's sources, `[nodes, inputs]`.
-        own: &'a Tensor,
-        /// Aggregates of their in-neighbors' features by [`Model::reduction`], `[nodes, inputs]`.
-        neighbors: &'a Tensor,
+        /// Features of the last blocks' sources, `[nodes, inputs]`.
+        own: &'a [Tensor],
+        /// For each relation, aggregates of the features of the in-neighbors of its destinations' type, by [`Model::reduction`],
+        /// `[nodes, inputs]`.
+        neighbors: &'a [Tensor],
         /// In-degrees in the whole graph, f32 of `[nodes]`; only GCN needs them.
         degrees: Option<&'a Tensor>,
     },
@@ -49,11 +55,18 @@ pub enum Input<'a> {
     Combined(&'a Tensor),
 }
 
+impl<'a> Input<'a> {
+    /// Features of the nodes of a graph without types.
+    pub fn features(rows: &'a Tensor) -> Self {
+        Self::Features(slice::from_ref(rows))
+    }
+}
+
 /// Operands of a layer's update.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operands<'a> {
-    /// The states of the nodes, the aggregates of their in-neighbors' messages, and their in-degrees for GCN.
-    Apart(&'a Tensor, &'a Tensor, Option<&'a Tensor>),
+    /// The states of the nodes, for each relation the aggregates of their in-neighbors' messages, and their in-degrees for GCN.
+    Apart(&'a Tensor, &'a [Tensor], Option<&'a Tensor>),
     /// Their sum, for a layer that combines them.
     Combined(&'a Tensor),
 }
@@ -74,15 +87,23 @@ impl<'a> Operands<'a> {
     }
 }
 
+/// The states of the nodes of each type, at the input of a layer. None for types that have none.
+type States = Vec<Option<Tensor>>;
+
 /// A stack of graph convolutions.
 ///
 /// Each layer but the last is `dropout(activation(norm(convolution + residual)))`. The last is the convolution alone, and its result
 /// are the logits. The first takes `dropout(normalized features)`.
 ///
+/// In a graph with types, a layer is a convolution for each type, of the relations into it. States, norms, residuals and activations are by
+/// type, and the outputs are of the nodes of one type.
+///
 /// Parameters have the names of a PyTorch module with four `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
 /// with BatchNorm1d or LayerNorm, `residuals` with Linear without bias, or Identity where widths agree, and `activations`, where only
-/// PReLU has a parameter. Examples are `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. PinSAGE has one more Linear
-/// for the logits, `head`. With jumping knowledge every layer is like the first ones, and `head` is the linear layer after them.
+/// PReLU has a parameter. Examples are `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. In a graph with types, the
+/// modules of a layer are in a ModuleDict with the names of types, and its convolutions in a HeteroConv, an RGCNConv or an HGTConv.
+/// `projections` are the Linear of each type before the layers of R-GCN and HGT. PinSAGE and HGT have one more Linear for the logits,
+/// `head`. With jumping knowledge every layer is like the first ones, and `head` is the linear layer after them.
 /// Standardized features have the buffers `feature_mean` and `feature_deviation`.
 ///
 /// Targets are learned in units of their deviation, and the outputs of every pass are in the unit of the target: the last layer's values
@@ -93,18 +114,34 @@ impl<'a> Operands<'a> {
 #[derive(Debug)]
 pub struct Model {
     pub(super) options: ModelOptions,
-    features: Normalization,
+    /// The normalization of each type's features.
+    features: Vec<Normalization>,
+    /// The linear layer of each type's features, if there are any.
+    projections: Vec<LinearLayer>,
     /// Buffers: the mean and the standard deviation of each target, f32 of `[outputs]`, if outputs are targets.
     targets: Option<[Tensor; 2]>,
-    pub(super) layers: Vec<Box<dyn Layer>>,
-    norms: Vec<Option<Norm>>,
-    pub(super) residuals: Vec<Residual>,
-    activations: Vec<Activation>,
-    /// The linear layer after PinSAGE's last convolution, whose result cannot be logits.
+    /// For each layer, its part for each type. None for types whose states nobody needs.
+    layers: Vec<Vec<Option<TypeLayer>>>,
+    /// The type of each relation's sources.
+    sources: Vec<usize>,
+    /// The type whose nodes get outputs.
+    target: usize,
+    /// The linear layer after the last convolution of PinSAGE and HGT, whose result is no row of logits.
     pub(super) head: Option<LinearLayer>,
     pub(super) jump: Option<Jump>,
     decoder: Option<LinkDecoder>,
     parameters: Parameters,
+}
+
+/// A layer's part for a node type.
+#[derive(Debug)]
+pub(super) struct TypeLayer {
+    /// The relations that it aggregates.
+    relations: Vec<usize>,
+    pub(super) convolution: Box<dyn Layer>,
+    norm: Option<Norm>,
+    pub(super) residual: Residual,
+    activation: Option<Activation>,
 }
 
 #[derive(Debug)]
@@ -122,39 +159,77 @@ impl Model {
     pub fn new(options: ModelOptions, seed: u64, device: Device) -> Result<Self> {
         options.check()?;
         let mut builder = Builder::new(seed, device);
+        let graph = options.graph().into_owned();
+        let has_types = options.graph.is_some();
+        // The name of a module, and in a graph with types that of the part for a type.
+        let part_name = |module: &str, node_type: usize| match has_types {
+            false => module.to_owned(),
+            true => format!("{module}.{}", module_key(&graph.node_types[node_type].name)),
+        };
         let last = options.layers - 1;
-        // PinSAGE's rows are not negative and have length 1, so they cannot be logits.
         let jumps = options.jumping_knowledge != JumpingKnowledge::None;
-        let has_head = options.layer == LayerKind::PinSage && !jumps;
+        // PinSAGE's rows are not negative and have length 1, so they cannot be logits. HGT adds its input to its results, which have the same
+        // width.
+        let has_head = matches!(options.layer, LayerKind::PinSage | LayerKind::Hgt) && !jumps;
         // The layers that norm, nonlinearity and dropout follow.
         let inner_layers = if jumps { options.layers } else { last };
+        let types = 0..graph.node_types.len();
+        let features = types.clone().map(|node_type| {
+            let inputs = graph.node_types[node_type].inputs as i64;
+            let new = |builder: &mut Builder| Normalization::new(builder, options.features, inputs);
+            match has_types {
+                false => new(&mut builder),
+                true => builder.scope(&part_name("features", node_type), new),
+            }
+        });
+        let features = features.collect();
+        let projections = types.clone().filter(|_| options.layer.projects_inputs()).map(|node_type| {
+            let widths = [graph.node_types[node_type].inputs, options.hidden].map(|width| width as i64);
+            LinearLayer::of_pytorch(&mut builder, &part_name("projections", node_type), widths)
+        });
+        let projections = projections.collect();
         let mut layers = Vec::new();
-        let mut norms = Vec::new();
-        let mut residuals = Vec::new();
-        let mut activations = Vec::new();
-        let features = Normalization::new(&mut builder, options.features, options.inputs as i64);
-        for index in 0..options.layers {
+        for (index, relations) in options.relations_of_layers().into_iter().enumerate() {
             let is_output = index == last && !has_head && !jumps;
-            let inputs = if index == 0 { options.inputs } else { options.hidden } as i64;
-            let outputs = if is_output { options.outputs } else { options.hidden } as i64;
-            layers.push(
-                builder.scope(&format!("layers.{index}"), |builder| layer(&options, builder, inputs, outputs, index)),
-            );
-            let inner = index < inner_layers;
-            norms.push(builder.scope(&format!("norms.{index}"), |builder| {
-                Norm::new(builder, if inner { options.norm } else { NormKind::None }, outputs)
-            }));
-            residuals.push(match (inner && options.residual, inputs == outputs) {
-                (false, _) => Residual::None,
-                (true, true) => Residual::Identity,
-                (true, false) => builder.scope(&format!("residuals.{index}"), |builder| {
-                    Residual::Projection(builder.parameter("weight", &[outputs, inputs], Start::linear(inputs)))
-                }),
+            let widths = types.clone().map(|node_type| match index == 0 && !options.layer.projects_inputs() {
+                true => graph.node_types[node_type].inputs as i64,
+                false => options.hidden as i64,
             });
+            let widths: Vec<i64> = widths.collect();
+            let outputs = if is_output { options.outputs } else { options.hidden } as i64;
+            let shape = LayerShape { options: &options, graph: &graph, widths: &widths, outputs, index };
+            let convolutions =
+                builder.scope(&format!("layers.{index}"), |builder| shape.convolutions(builder, &relations));
+            let inner = index < inner_layers;
+            let mut parts = Vec::new();
+            for (node_type, (relations, convolution)) in relations.into_iter().zip(convolutions).enumerate() {
+                let Some((relations, convolution)) = relations.zip(convolution) else {
+                    parts.push(None);
+                    continue;
+                };
+                let norm = builder.scope(&part_name(&format!("norms.{index}"), node_type), |builder| {
+                    Norm::new(builder, if inner { options.norm } else { NormKind::None }, outputs)
+                });
+                let inputs = widths[node_type];
+                let residual = match (inner && options.residual, inputs == outputs) {
+                    (false, _) => Residual::None,
+                    (true, true) => Residual::Identity,
+                    (true, false) => builder.scope(&part_name(&format!("residuals.{index}"), node_type), |builder| {
+                        Residual::Projection(builder.parameter("weight", &[outputs, inputs], Start::linear(inputs)))
+                    }),
+                };
+                parts.push(Some(TypeLayer { relations, convolution, norm, residual, activation: None }));
+            }
+            layers.push(parts);
         }
-        for index in 0..inner_layers {
-            let scope = format!("activations.{index}");
-            activations.push(builder.scope(&scope, |builder| Activation::new(builder, options.activation)));
+        for (index, parts) in layers.iter_mut().enumerate().take(inner_layers) {
+            for (node_type, part) in parts.iter_mut().enumerate() {
+                let Some(part) = part else { continue };
+                let scope = part_name(&format!("activations.{index}"), node_type);
+                part.activation = Some(builder.scope(&scope, |builder| Activation::new(builder, options.activation)))
+                    // Its nonlinearity is within the layer.
+                    .filter(|_| options.layer != LayerKind::Hgt);
+            }
         }
         let head = has_head.then(|| {
             let sizes = [options.hidden as i64, options.outputs as i64];
@@ -169,18 +244,23 @@ impl Model {
             .decoder
             .map(|decoder| builder.scope("decoder", |builder| LinkDecoder::new(builder, decoder, options.outputs)));
         Ok(Self {
+            sources: graph.relations.iter().map(|relation| relation.source).collect(),
+            target: graph.target,
             options,
             features,
+            projections,
             targets,
             layers,
-            norms,
-            residuals,
-            activations,
             head,
             jump,
             decoder,
             parameters: builder.finish(),
         })
+    }
+
+    /// The part of a layer for the type whose nodes get outputs; all of it in a graph without types.
+    pub(super) fn layer(&self, index: usize) -> &TypeLayer {
+        self.layers[index][self.target].as_ref().expect("outputs depend on it")
     }
 
     /// The shape of the model.
@@ -198,9 +278,9 @@ impl Model {
         self.decoder.as_ref()
     }
 
-    /// The mean and the standard deviation of each feature, f32 of `[inputs]`, if the model standardizes features.
-    pub(crate) fn feature_moments(&self) -> Option<(&Tensor, &Tensor)> {
-        match &self.features {
+    /// The mean and the standard deviation of each feature of a type, f32 of `[inputs]`, if the model standardizes features.
+    pub(crate) fn feature_moments(&self, node_type: usize) -> Option<(&Tensor, &Tensor)> {
+        match &self.features[node_type] {
             Normalization::Standard { mean, deviation } => Some((mean, deviation)),
             Normalization::None | Normalization::Row => None,
         }
@@ -230,12 +310,12 @@ impl Model {
 
     /// Features as the first layer takes them; none if it takes them as the store has them. [`Model::forward`] normalizes by itself.
     pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<ChangedRows<'a>> {
-        self.features.of_rows(features)
+        self.features[self.target].of_rows(features)
     }
 
     /// The aggregation of a layer.
     pub fn aggregate(&self, layer: usize) -> Aggregate {
-        self.layers[layer].aggregate()
+        self.layer(layer).convolution.aggregate()
     }
 
     /// Whether the first layer aggregates the features of the store, so that the aggregates can be computed before training:
@@ -243,52 +323,55 @@ impl Model {
     pub fn takes_aggregated_input(&self) -> bool {
         let takes_stored = self.options.features == FeatureNorm::None && self.options.input_dropout == 0.0;
         takes_stored
+            && self.projections.is_empty()
             && self.options.edges.features() == 0
             && matches!(self.aggregate(0), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max)
     }
 
-    /// Features as the first layer takes them, from features as the store has them. They are the same in each pass.
-    pub fn normalized_features(&self, rows: &Tensor) -> Tensor {
-        self.features.apply(rows).to_kind(self.kind())
+    /// Features of each type as the first layer takes them, from features as the store has them. They are the same in each pass.
+    pub fn normalized_features(&self, rows: &[Tensor]) -> Vec<Tensor> {
+        let types = self.features.iter().zip(rows);
+        types.map(|(normalization, rows)| normalization.apply(rows).to_kind(self.kind())).collect()
     }
 
     /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`.
     ///
-    /// `blocks` are the blocks of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
-    /// or has the historical embeddings for each block.
+    /// `blocks` are the blocks of a minibatch, seeds first: one hop per layer, or one less with [`Input::Aggregated`]. A hop has a block for
+    /// each relation. `historical` is empty, or has the historical embeddings for each hop.
     ///
     /// # Panics
     /// If shapes or numbers disagree.
     pub fn forward(
         &self,
-        blocks: &[Block],
+        blocks: &[Vec<Block>],
         input: Input<'_>,
         historical: &[Option<HistoricalEmbeddings>],
         pass: Pass,
     ) -> Tensor {
         let count = self.layers.len();
-        assert!(historical.is_empty() || historical.len() == blocks.len(), "historical embeddings are per block");
-        let kind = self.kind();
-        let (mut hidden, first) = match input {
-            Input::Features(rows) => (self.input_states(&self.normalized_features(rows), &pass), 0),
-            Input::NormalizedFeatures(rows) => (self.input_states(rows, &pass), 0),
+        assert!(historical.is_empty() || historical.len() == blocks.len(), "historical embeddings are per hop");
+        let (mut states, first) = match input {
+            Input::Features(rows) => (self.input_of_types(&self.normalized_features(rows), &pass), 0),
+            Input::NormalizedFeatures(rows) => (self.input_of_types(rows, &pass), 0),
             Input::Aggregated { own, neighbors, degrees } => {
                 assert!(
                     self.takes_aggregated_input(),
                     "the first layer takes the features of neighbors, not their aggregates"
                 );
-                let operands = Operands::Apart(&own.to_kind(kind), &neighbors.to_kind(kind), degrees);
-                (self.step_of(0, operands, Some((&pass, RowsOf::Inputs))), 1)
+                (self.after_aggregation(own, neighbors, degrees, &pass), 1)
             }
-            Input::Combined(rows) => (self.step_of(0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs))), 1),
+            Input::Combined(rows) => {
+                let made = self.step_of(0, 0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs)));
+                (vec![Some(made)], 1)
+            }
         };
-        assert_eq!(
-            blocks.len() + first,
-            count,
-            "a block for each layer, but for a first one whose aggregates are known"
-        );
+        assert_eq!(blocks.len() + first, count, "a hop for each layer, but for a first one whose aggregates are known");
         // The rows of seeds are the first; all rows, if there is no block.
-        let seeds = blocks.first().map_or(hidden.size()[0], |block| block.destinations() as i64);
+        let own = |states: &States| states[self.target].as_ref().map_or(0, |rows| rows.size()[0]);
+        let seeds = match (blocks.first(), &self.layer(count - 1).relations[..]) {
+            (Some(blocks), [relation, ..]) => blocks[*relation].destinations() as i64,
+            _ => own(&states),
+        };
         let mut carried = None;
         for layer in 0..count {
             if layer >= first {
@@ -296,23 +379,59 @@ impl Model {
                 let historical = historical.get(hop).and_then(Option::as_ref);
                 let followed = historical.and_then(|historical| self.follow(layer, historical, &pass));
                 let historical = followed.as_ref().or(historical);
-                hidden = self.convolve(layer, &blocks[hop], &hidden, historical, &pass);
+                states = self.states_after(layer, &blocks[hop].iter().collect::<Vec<_>>(), &states, historical, &pass);
             }
             if let Some(jump) = &self.jump {
-                carried = Some(jump.carry(layer, &hidden.narrow(0, 0, seeds), carried.as_ref()));
+                let target = states[self.target].as_ref().expect("jumping knowledge needs the states of all layers");
+                carried = Some(jump.carry(layer, &target.narrow(0, 0, seeds), carried.as_ref()));
             }
         }
-        self.outputs(&self.jump.as_ref().zip(carried).map_or(hidden, |(jump, carried)| jump.logits(&carried)))
+        let last = states.swap_remove(self.target).expect("the last layer makes the outputs");
+        self.outputs(&self.jump.as_ref().zip(carried).map_or(last, |(jump, carried)| jump.logits(&carried)))
+    }
+
+    /// The states after the first layer, whose aggregates are known.
+    fn after_aggregation(&self, own: &[Tensor], neighbors: &[Tensor], degrees: Option<&Tensor>, pass: &Pass) -> States {
+        let kind = self.kind();
+        let of_type = |node_type: usize| {
+            let part = self.layers[0][node_type].as_ref()?;
+            let aggregated: Vec<Tensor> =
+                part.relations.iter().map(|&relation| neighbors[relation].to_kind(kind)).collect();
+            let own = own[node_type].to_kind(kind);
+            let operands = Operands::Apart(&own, &aggregated, degrees);
+            Some(self.step_of(0, node_type, operands, Some((pass, RowsOf::Inputs))))
+        };
+        (0..self.features.len()).map(of_type).collect()
     }
 
     /// The states at the input of the first layer, with the dropout of a pass, from [`Model::normalized_features`].
-    pub fn input_states(&self, normalized: &Tensor, pass: &Pass) -> Tensor {
-        let dropout = dropout(self.options.input_dropout, Some((pass, RowsOf::Inputs)), INPUT_DROPOUT);
-        apply(normalized, Epilogue { relu: false, dropout })
+    fn input_of_types(&self, normalized: &[Tensor], pass: &Pass) -> States {
+        let of_type = |(node_type, rows): (usize, &Tensor)| {
+            let place = PassRows { pass, node_type, rows_of: RowsOf::Inputs };
+            let dropout = dropout(self.options.input_dropout, Some(place), INPUT_DROPOUT);
+            let rows = apply(rows, Epilogue { relu: false, dropout });
+            Some(match self.projections.get(node_type) {
+                None => rows,
+                Some(projection) => projection.apply(&rows, self.projection_epilogue()),
+            })
+        };
+        normalized.iter().enumerate().map(of_type).collect()
     }
 
-    /// A layer of a pass without jumping knowledge: the states that it makes of the destinations of a block, `[destinations, outputs]`.
-    /// `sources` are the states of the sources, `[sources, inputs]`.
+    /// What follows the projections of features: a ReLU in HGT.
+    fn projection_epilogue(&self) -> Epilogue {
+        if self.options.layer == LayerKind::Hgt { Epilogue::RELU } else { Epilogue::NONE }
+    }
+
+    /// The states at the input of the first layer of a model without types, with the dropout of a pass, from
+    /// [`Model::normalized_features`].
+    pub fn input_states(&self, normalized: &Tensor, pass: &Pass) -> Tensor {
+        let states = self.input_of_types(slice::from_ref(normalized), pass);
+        states.into_iter().next().flatten().expect("it has one type")
+    }
+
+    /// A layer of a pass of a model without types and jumping knowledge: the states that it makes of the destinations of a block,
+    /// `[destinations, outputs]`. `sources` are the states of the sources, `[sources, inputs]`.
     pub fn convolve(
         &self,
         layer: usize,
@@ -321,17 +440,46 @@ impl Model {
         historical: Option<&HistoricalEmbeddings>,
         pass: &Pass,
     ) -> Tensor {
-        let destination_dropout = Some((pass, RowsOf::Destinations));
-        let (own, aggregated) = self.layers[layer].neighbors(Hop {
-            block,
-            sources,
-            scaling: pass.scaling,
-            historical,
-            dropout: dropout(self.options.attention_dropout, destination_dropout, ATTENTION_DROPOUT + layer as u64),
-            wants_own: !matches!(self.residuals[layer], Residual::None),
-        });
-        let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
-        self.step_of(layer, Operands::Apart(&own, &aggregated, degrees), destination_dropout)
+        let states = vec![Some(sources.shallow_clone())];
+        let made = self.states_after(layer, &[block], &states, historical, pass);
+        made.into_iter().next().flatten().expect("it has one type")
+    }
+
+    /// The states after a layer. `blocks` are of each relation.
+    fn states_after(
+        &self,
+        layer: usize,
+        blocks: &[&Block],
+        states: &States,
+        historical: Option<&HistoricalEmbeddings>,
+        pass: &Pass,
+    ) -> States {
+        let of_type = |node_type: usize| {
+            let part = self.layers[layer][node_type].as_ref()?;
+            let own = states[node_type].as_ref()?;
+            let relations = part.relations.iter().map(|&relation| RelationHop {
+                block: blocks[relation],
+                sources: states[self.sources[relation]].as_ref().expect("relations of a layer have sources"),
+            });
+            let place = Some(PassRows { pass, node_type, rows_of: RowsOf::Destinations });
+            let (own, aggregated) = part.convolution.neighbors(Hop {
+                own,
+                relations: relations.collect(),
+                scaling: pass.scaling,
+                historical,
+                dropout: dropout(self.options.attention_dropout, place, ATTENTION_DROPOUT + layer as u64),
+                wants_own: !matches!(part.residual, Residual::None),
+            });
+            let is_gcn = part.convolution.aggregate() == Aggregate::Gcn;
+            let degrees = is_gcn.then(|| blocks[part.relations[0]].destination_degrees());
+            Some(self.step_of(
+                layer,
+                node_type,
+                Operands::Apart(&own, &aggregated, degrees),
+                place.map(PassRows::parts),
+            ))
+        };
+        (0..states.len()).map(of_type).collect()
     }
 
     /// Logits, or predicted targets in their unit, f32, from what the last layer makes.
@@ -346,14 +494,16 @@ impl Model {
         }
     }
 
-    /// A layer after its aggregation: the update, and the residual, norm and nonlinearity that follow it. Without dropout.
+    /// A layer of a model without types after its aggregation: the update, and the residual, norm and nonlinearity that follow it. Without
+    /// dropout.
     pub(super) fn step(&self, layer: usize, operands: Operands<'_>) -> Tensor {
-        self.step_of(layer, operands, None)
+        self.step_of(layer, self.target, operands, None)
     }
 
-    /// As [`Model::step`], with the dropout of a pass.
-    fn step_of(&self, layer: usize, operands: Operands<'_>, pass: Option<(&Pass, RowsOf)>) -> Tensor {
-        let convolution = &*self.layers[layer];
+    /// As [`Model::step`], for a node type, with the dropout of a pass.
+    fn step_of(&self, layer: usize, node_type: usize, operands: Operands<'_>, pass: Option<(&Pass, RowsOf)>) -> Tensor {
+        let part = self.layers[layer][node_type].as_ref().expect("somebody needs the states");
+        let convolution = &*part.convolution;
         if layer == self.layers.len() - 1 && self.jump.is_none() {
             let result = operands.update(convolution, Epilogue::NONE);
             return match &self.head {
@@ -361,11 +511,15 @@ impl Model {
                 Some(head) => head.apply(&result, Epilogue::NONE),
             };
         }
-        let activation = &self.activations[layer];
-        let epilogue = Epilogue { relu: true, dropout: dropout(self.options.dropout, pass, layer as u64) };
-        match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
-            (Residual::None, None, true) => operands.update(convolution, epilogue),
-            (residual, norm, _) => {
+        let place = pass.map(|(pass, rows_of)| PassRows { pass, node_type, rows_of });
+        let dropout = dropout(self.options.dropout, place, layer as u64);
+        let is_relu = part.activation.as_ref().is_some_and(Activation::is_relu);
+        let epilogue = Epilogue { relu: is_relu, dropout };
+        match (&part.residual, &part.norm, &part.activation) {
+            (Residual::None, None, activation) if is_relu || activation.is_none() => {
+                operands.update(convolution, epilogue)
+            }
+            (residual, norm, activation) => {
                 let mut sum = operands.update(convolution, Epilogue::NONE);
                 match residual {
                     Residual::None => {}
@@ -376,36 +530,124 @@ impl Model {
                     None => sum,
                     Some(norm) => norm.apply(&sum, pass.is_some_and(|(pass, _)| pass.training.is_some())),
                 };
-                activation.apply(&normal, epilogue)
+                match activation {
+                    None => apply(&normal, epilogue),
+                    Some(activation) => activation.apply(&normal, epilogue),
+                }
             }
         }
     }
 }
 
-/// The dropout of the rows of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
-fn dropout(probability: f64, pass: Option<(&Pass, RowsOf)>, place: u64) -> Option<Dropout> {
-    let (pass, rows_of) = pass.filter(|_| probability > 0.0)?;
-    let names = pass.names.as_ref().map(|names| match rows_of {
-        RowsOf::Inputs => &names.inputs,
-        RowsOf::Destinations => &names.destinations,
-    });
-    Some(Dropout { probability, key: random::combine(pass.training?, random::mix(place)), names: names.cloned() })
+/// The key of a type in PyTorch Geometric's ModuleDict.
+fn module_key(name: &str) -> String {
+    name.replace('.', "#")
 }
 
-fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, index: usize) -> Box<dyn Layer> {
-    let heads = options.heads_of(index) as i64;
-    let last = index + 1 == options.layers && options.jumping_knowledge == JumpingKnowledge::None;
-    let (widths, features) = ([inputs, options.hidden as i64, outputs], options.edges.features());
-    let has_norm = options.norm != NormKind::None;
-    match options.layer {
-        LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
-        LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
-        LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
-        LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
-        LayerKind::Gatv2 => Box::new(Gatv2::new(builder, [inputs, outputs], heads, last, features)),
-        LayerKind::Gin => Box::new(Gin::new(builder, widths, has_norm)),
-        LayerKind::Gine => Box::new(Gine::new(builder, widths, has_norm, features)),
-        LayerKind::Transformer => Box::new(Transformer::new(builder, [inputs, outputs], heads, last, features)),
-        LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
+/// Rows of a pass that dropout may change.
+#[derive(Debug, Clone, Copy)]
+struct PassRows<'a> {
+    pass: &'a Pass,
+    node_type: usize,
+    rows_of: RowsOf,
+}
+
+impl<'a> PassRows<'a> {
+    fn parts(self) -> (&'a Pass, RowsOf) {
+        (self.pass, self.rows_of)
+    }
+}
+
+/// The dropout of the rows of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
+fn dropout(probability: f64, rows: Option<PassRows<'_>>, place: u64) -> Option<Dropout> {
+    let PassRows { pass, node_type, rows_of } = rows.filter(|_| probability > 0.0)?;
+    let names = pass.names.as_ref().map(|names| names.of(node_type, rows_of));
+    Some(Dropout { probability, key: random::combine(pass.training?, random::mix(place)), names })
+}
+
+/// The shape of a layer.
+struct LayerShape<'a> {
+    options: &'a ModelOptions,
+    graph: &'a ModelGraph,
+    /// Width of the states of each type at its input.
+    widths: &'a [i64],
+    outputs: i64,
+    index: usize,
+}
+
+impl LayerShape<'_> {
+    /// The convolution of each type, of its `relations`.
+    fn convolutions(&self, builder: &mut Builder, relations: &[Option<Vec<usize>>]) -> Vec<Option<Box<dyn Layer>>> {
+        let &Self { options, graph, widths, outputs, index } = self;
+        let sources: Vec<usize> = graph.relations.iter().map(|relation| relation.source).collect();
+        let inputs_of = |numbers: &[usize]| -> Vec<RelationInput> {
+            let relation = |&number: &usize| RelationInput {
+                number,
+                name: format!("convs.<{}>", graph.names(number).map(module_key).join("___")),
+                width: widths[sources[number]],
+            };
+            numbers.iter().map(relation).collect()
+        };
+        let by_type = relations.iter().map(|numbers| numbers.as_deref().map(inputs_of)).enumerate();
+        let combine = options.relation_aggregate;
+        let last = index + 1 == options.layers && options.jumping_knowledge == JumpingKnowledge::None;
+        let heads = options.heads_of(index) as i64;
+        match options.layer {
+            LayerKind::Rsage => {
+                let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
+                    let layer = Rsage::new(builder, &relations?, widths[node_type], outputs, combine);
+                    Some(Box::new(layer) as Box<dyn Layer>)
+                };
+                by_type.map(of_type).collect()
+            }
+            LayerKind::Rgat => {
+                let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
+                    let heads = Heads::new(outputs, heads, last);
+                    let layer = Rgat::new(builder, &relations?, widths[node_type], outputs, heads, combine);
+                    Some(Box::new(layer) as Box<dyn Layer>)
+                };
+                by_type.map(of_type).collect()
+            }
+            LayerKind::Rgcn => {
+                let sizes = [options.hidden as i64, outputs];
+                let shared = Rgcn::new(builder, graph.relations.len(), options.bases, sizes);
+                let of_type = |(_, relations): (usize, Option<Vec<RelationInput>>)| {
+                    Some(Box::new(shared.into_type(&relations?)) as Box<dyn Layer>)
+                };
+                by_type.map(of_type).collect()
+            }
+            LayerKind::Hgt => {
+                let types: Vec<String> = graph.node_types.iter().map(|node_type| module_key(&node_type.name)).collect();
+                let names: Vec<[String; 3]> =
+                    (0..sources.len()).map(|number| graph.names(number).map(module_key)).collect();
+                let shared = HgtWeights::new(builder, &types, &names, options.hidden as i64, options.heads as i64);
+                let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
+                    Some(Box::new(shared.into_type(node_type, &relations?, &sources)) as Box<dyn Layer>)
+                };
+                by_type.map(of_type).collect()
+            }
+            _ => vec![Some(self.untyped(builder, heads, last))],
+        }
+    }
+
+    /// The convolution of a graph without types.
+    fn untyped(&self, builder: &mut Builder, heads: i64, last: bool) -> Box<dyn Layer> {
+        let (options, inputs, outputs) = (self.options, self.widths[0], self.outputs);
+        let (widths, features) = ([inputs, options.hidden as i64, outputs], options.edges.features());
+        let has_norm = options.norm != NormKind::None;
+        match options.layer {
+            LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
+            LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
+            LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
+            LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
+            LayerKind::Gatv2 => Box::new(Gatv2::new(builder, [inputs, outputs], heads, last, features)),
+            LayerKind::Gin => Box::new(Gin::new(builder, widths, has_norm)),
+            LayerKind::Gine => Box::new(Gine::new(builder, widths, has_norm, features)),
+            LayerKind::Transformer => Box::new(Transformer::new(builder, [inputs, outputs], heads, last, features)),
+            LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
+            LayerKind::Rsage | LayerKind::Rgcn | LayerKind::Rgat | LayerKind::Hgt => {
+                unreachable!("it has a convolution for each type")
+            }
+        }
     }
 }

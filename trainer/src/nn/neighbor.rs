@@ -45,7 +45,7 @@ use super::{
     historical::{HistoricalEmbeddings, Neighbor},
     linear::{Dropout, Epilogue, apply},
     model::{Model, Operands},
-    pass::Pass,
+    pass::{Pass, RowsOf},
 };
 
 /// Keeps the keys of this dropout apart from the keys of the layers.
@@ -76,14 +76,14 @@ impl Model {
         for (rows, degrees) in inputs.iter().zip(&degrees[1..]) {
             let rows = rows.to_kind(kind);
             let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
-            states.push(self.step(0, Operands::Apart(&own, &aggregates, Some(degrees))));
+            states.push(self.step(0, Operands::Apart(&own, &[aggregates], Some(degrees))));
         }
         for below in 1..layer {
             let mut above = Vec::with_capacity(states.len());
             for (at, pair) in states.windows(2).enumerate() {
                 let share = self.share(below, &pair[1], &degrees[at + 1], &degrees[at + 2]);
                 let aggregates = share + neighbor.differences[below - 1][at].to_kind(kind);
-                above.push(self.step(below, Operands::Apart(&pair[0], &aggregates, Some(&degrees[at + 1]))));
+                above.push(self.step(below, Operands::Apart(&pair[0], &[aggregates], Some(&degrees[at + 1]))));
             }
             states = above;
         }
@@ -116,7 +116,7 @@ impl Model {
                 let dropout = Some(Dropout {
                     probability,
                     key: random::combine(seed, random::mix(DROPOUT_KEY + layer as u64)),
-                    names: pass.names.as_ref().map(|names| historical.names(&names.destinations)),
+                    names: pass.names.as_ref().map(|names| historical.names(&names.of(0, RowsOf::Destinations))),
                 });
                 let dropped = apply(&known, Epilogue { relu: false, dropout });
                 &known + (dropped - &known) * spread.to_kind(self.kind())

@@ -17,31 +17,47 @@ pub struct Pass {
     pub scaling: Scaling,
 }
 
-/// The names of the nodes of a minibatch.
+/// The names of the nodes of a minibatch, for each node type.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Names {
+pub struct Names(Vec<TypeNames>);
+
+/// The names of the nodes of a type.
+#[derive(Debug, Clone, PartialEq)]
+struct TypeNames {
     /// Of [`Minibatch::nodes`].
-    pub(super) inputs: RowNames,
-    /// Of destinations.
-    pub(super) destinations: RowNames,
+    inputs: RowNames,
+    destinations: RowNames,
 }
 
 impl Names {
-    /// Names that are functions of the nodes, so a node has the same name in all minibatches.
-    pub fn from_minibatch(minibatch: &Minibatch) -> Self {
-        let inputs: RowNames = minibatch.nodes.iter().map(|node| node.0).collect();
-        let own = minibatch.blocks.last().map_or(&[][..], |last| &last.own);
-        let destinations = match own {
-            // They are the first nodes.
-            [] => Arc::clone(&inputs),
-            own => own.iter().map(|&place| inputs[place as usize]).collect(),
+    /// Names that are functions of the nodes, so a node has the same name in all minibatches. `first` is the name of the first node of a type.
+    pub fn from_minibatches(minibatches: &[Minibatch], first: impl Fn(usize) -> u64) -> Self {
+        let of_type = |(node_type, minibatch): (usize, &Minibatch)| {
+            let first = first(node_type);
+            let inputs: RowNames = minibatch.nodes.iter().map(|node| first + node.0).collect();
+            let own = minibatch.blocks.last().map_or(&[][..], |last| &last.own);
+            let destinations = match own {
+                // They are the first nodes.
+                [] => Arc::clone(&inputs),
+                own => own.iter().map(|&place| inputs[place as usize]).collect(),
+            };
+            TypeNames { inputs, destinations }
         };
-        Self { inputs, destinations }
+        Self(minibatches.iter().enumerate().map(of_type).collect())
     }
 
-    /// Names of rows that are inputs and destinations alike, and of inputs that follow them.
+    /// Names of rows of one type that are inputs and destinations alike, and of inputs that follow them.
     pub fn of_rows(rows: Vec<u64>, others: impl Iterator<Item = u64>) -> Self {
-        Self { inputs: rows.iter().copied().chain(others).collect(), destinations: rows.into() }
+        Self(vec![TypeNames { inputs: rows.iter().copied().chain(others).collect(), destinations: rows.into() }])
+    }
+
+    /// The names of rows of a type.
+    pub(super) fn of(&self, node_type: usize, rows_of: RowsOf) -> RowNames {
+        let TypeNames { inputs, destinations } = &self.0[node_type];
+        Arc::clone(match rows_of {
+            RowsOf::Inputs => inputs,
+            RowsOf::Destinations => destinations,
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use grappa_run::{
     model::Task,
     stages::{Stage, StageClock},
 };
-use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
+use grappa_sampling::feed::{Batch, Feed, FeedStats, PartitionBatches};
 
 use super::{
     exchange::{LossWeights, exchanged_bytes},
@@ -355,11 +355,11 @@ impl Trainer {
     /// Takes the step of a batch. A GPU may still compute it.
     fn begin_step(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
-        let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
+        let (number, edges) = (batch.first().step, sampled_edges(&batch.batch));
         let step = self.learner.add_gradient(epoch.number, batch, &self.data, self.overlaps, &mut self.clock)?;
         if self.processes.group.is_some() {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
-            step.results(&self.data.store)?;
+            step.results(&self.data)?;
         }
         self.end_step(epoch, number, step.weights, edges, progress)?;
         Ok(step)
@@ -376,9 +376,8 @@ impl Trainer {
 
     fn add_results(&mut self, epoch: &mut Epoch<'_, '_>, step: &BegunStep) -> Result<()> {
         self.clock.enter(Stage::Backward);
-        let sums = step.results(&self.data.store)?;
-        let minibatch = step.batch.batch.minibatch();
-        add_step(epoch.partial, step.weights.seeds as u64, minibatch.edges() as u64, sums);
+        let sums = step.results(&self.data)?;
+        add_step(epoch.partial, step.weights.seeds as u64, sampled_edges(&step.batch.batch), sums);
         Ok(())
     }
 
@@ -474,6 +473,11 @@ impl Epoch<'_, '_> {
             false => Ok(()),
         }
     }
+}
+
+/// The edges of all relations in a batch.
+fn sampled_edges(batch: &Batch) -> u64 {
+    batch.minibatches().iter().map(|minibatch| minibatch.edges() as u64).sum()
 }
 
 /// Adds the metrics of a finished step.

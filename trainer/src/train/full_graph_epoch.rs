@@ -86,11 +86,11 @@ impl Trainer {
     pub(super) fn open_full_graph(&mut self, progress: &dyn Progress) -> Result<Option<String>> {
         let Some(method) = self.method.as_mut().filter(|method| !method.is_open()) else { return Ok(None) };
         let (config, data, processes) = (&self.config, &self.data, &self.processes);
-        let assignment = assign(config, &data.store, processes, 0, &mut self.warnings)?;
+        let assignment = assign(config, &data.graph, processes, 0, &mut self.warnings)?;
         let inputs = FullGraphInputs {
             config,
             store: &data.store,
-            chunks: &data.chunks,
+            chunks: &data.chunks(),
             train: data.splits.train(),
             assignment: &assignment,
             ranks: processes.of_partitions(config.partitions()),

@@ -78,12 +78,12 @@ impl ModelOnGraph<'_> {
             threads: self.config.threads(),
         };
         let scored = NodeSet::from_members(self.data.store.manifest().nodes, members);
-        Needed::compute(&self.data.chunks, scored, &options, self.progress)
+        Needed::compute(self.data.chunks(), scored, &options, self.progress)
     }
 
     /// The work of training an epoch on the open partitions, in the unit of [`Needed::work`].
     pub fn work_of_epoch(&mut self) -> Result<f64> {
-        self.partitions.work_of_epoch(self.processes, self.progress)
+        self.partitions.work_of_epoch(self.data.shape.types(), self.processes, self.progress)
     }
 
     /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
@@ -113,7 +113,7 @@ impl ModelOnGraph<'_> {
         let first_hop = self.first_hop_rows()?;
         let inference = Inference {
             store: &self.data.store,
-            chunks: &self.data.chunks,
+            chunks: self.data.chunks(),
             features: &*features,
             weight_sums: self.data.degrees.weight_sums(),
             first_hop: first_hop.as_deref(),

@@ -22,7 +22,7 @@ use grappa_sampling::{
     NodeSet,
     partition::{Hosts, RepartitionOptions, Schedule, Share, check_concurrent, held_chunks},
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Error, Resource, Result, distributed::ProcessGroup};
@@ -41,15 +41,15 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Tells the other ranks of `group` which chunks `store` has, and how much `memory` this rank may take. All ranks must call it.
-    pub fn meet(store: &Store, group: Option<Arc<ProcessGroup>>, memory: u64) -> Result<Self> {
-        let train = store.split(TRAIN)?.unwrap_or_default();
-        let chunk_counts = held_chunks(store.manifest(), &train);
+    /// Tells the other ranks of `group` which chunks of a graph this one has, with the training nodes of the type `target`, and how much
+    /// `memory` it may take. All ranks must call it.
+    pub fn meet(graph: &Graph, target: usize, group: Option<Arc<ProcessGroup>>, memory: u64) -> Result<Self> {
+        let first = graph.positions().range(target).start;
+        let train = graph.node_types()[target].split(TRAIN)?.unwrap_or_default();
+        let chunk_counts = held_chunks(graph, &train.iter().map(|node| first + node).collect());
         // Ranks that have the whole store have compared its digest.
         let hosts = match &group {
-            Some(group) if !store.manifest().is_whole() => {
-                Hosts::of_workers(&group.gather_all("chunks", chunk_counts)?)?
-            }
+            Some(group) if !graph.is_whole() => Hosts::of_workers(&group.gather_all("chunks", chunk_counts)?)?,
             Some(group) => Hosts::one(&chunk_counts, group.place().ranks),
             None => Hosts::one(&chunk_counts, 1),
         };
@@ -110,16 +110,16 @@ impl Processes {
         self.hosts.trains(self.rank(), chunk)
     }
 
-    /// The digest of what the run trains on: of the store, or of the graph and the chunks that its hosts have.
-    pub fn digest(&self, store: &Store) -> Result<u64> {
+    /// The digest of what the run trains on: of the graph, or of the whole graph and the chunks that its hosts have.
+    pub fn digest(&self, graph: &Graph) -> Result<u64> {
         if self.hosts.count() == 1 {
-            return store_digest(store);
+            return graph_digest(graph);
         }
         let chunks = self.hosts.trained();
         let numbers = chunks.flat_map(|(chunk, chunk_counts)| {
             [chunk.0.into(), chunk_counts.nodes, chunk_counts.edges, chunk_counts.seeds]
         });
-        Ok(numbers.fold(store.manifest().graph_digest(), random::combine))
+        Ok(numbers.fold(graph.node_types()[0].manifest().graph_digest(), random::combine))
     }
 
     /// Checks that each partition has a chunk, as far as the numbers of partitions are given.
@@ -252,15 +252,16 @@ impl Processes {
     }
 }
 
-/// The digest that ranks compare before they train: of a whole store, or of the graph of a slice.
-pub(crate) fn comparable_digest(store: &Store) -> Result<String> {
-    Ok(match store.manifest().is_whole() {
-        true => format!("{:016x}", store_digest(store)?),
-        false => format!("{:016x} (slice)", store.manifest().graph_digest()),
+/// The digest that ranks compare before they train: of a whole graph, or of the graph of a slice.
+pub(crate) fn comparable_digest(graph: &Graph) -> Result<String> {
+    Ok(match graph.is_whole() {
+        true => format!("{:016x}", graph_digest(graph)?),
+        false => format!("{:016x} (slice)", graph.node_types()[0].manifest().graph_digest()),
     })
 }
 
-/// The digest of a store: the digest of its manifest, which has the digests of all other files.
-pub(crate) fn store_digest(store: &Store) -> Result<u64> {
-    Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
+/// The digest of a graph: the digest of its manifest, which has the digests of all other files.
+pub(crate) fn graph_digest(graph: &Graph) -> Result<u64> {
+    let kind = if graph.has_types() { FileKind::GRAPH } else { FileKind::MANIFEST };
+    Ok(ContainerFile::open(&graph.path().join("manifest"), kind)?.digest())
 }

@@ -16,7 +16,7 @@ use grappa_run::{
     model::{LayerKind, NormKind},
 };
 use grappa_sampling::{Loader, LoaderOptions, partition::Share, sample::Join, view::ViewKind};
-use grappa_storage::Store;
+use grappa_storage::{Graph, Store};
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -126,7 +126,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         }
         let (data, clock) = (&trainer.data, &mut trainer.clock);
         let begun = trainer.learner.add_gradient(0, loaded, data, false, clock).unwrap();
-        let sums = (begun.results(&data.store).unwrap(), begun.weights);
+        let sums = (begun.results(&data).unwrap(), begun.weights);
         let parameters = trainer.learner.model.parameters();
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();
@@ -159,7 +159,8 @@ fn without_edge_features() -> impl Iterator<Item = LayerKind> {
 
 /// A trainer whose historical embeddings are of other parameters than its own.
 fn trainer(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> Trainer {
-    let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
+    let aggregates =
+        first_hop::choose(&Graph::from(store.clone()), config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
     let mut trainer = Trainer::new(store.clone(), config.clone(), aggregates, Device::Cpu, folder).unwrap();
@@ -205,6 +206,9 @@ fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
             (HaloMode::History, FirstHop::Auto, Correction::Node),
             (HaloMode::History, FirstHop::Sampled, Correction::Batch),
         ] {
+            if model.is_relational() && halo == HaloMode::History {
+                continue;
+            }
             let config = TrainConfig { halo, first_hop, correction, ..config(model) };
             let name = format!("{model}, {halo:?}, {first_hop:?}");
             let mut trainer = trainer(&store, &config, folder.path());

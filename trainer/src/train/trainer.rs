@@ -14,11 +14,11 @@ use grappa_run::{
     model::NormKind,
     stages::{Stage, StageClock},
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use tch::Device;
 
 use super::{
-    data::{moments, training_data::TrainingData},
+    data::{moments, training_data::TrainingData, types},
     evaluate::{
         evaluations::{Evaluation, Evaluations},
         link_scores,
@@ -39,7 +39,7 @@ use crate::{Error, Result, nn::Model};
 /// Optimizer steps at which the historical embeddings were made.
 const HISTORY_STEP: &str = "history_step";
 
-/// Trains a model on a store, epoch by epoch. [`train`](super::train) drives it through a whole run.
+/// Trains a model on a graph, epoch by epoch. [`train`](super::train) drives it through a whole run.
 pub struct Trainer {
     pub(super) config: Arc<ResolvedConfig>,
     pub(super) processes: Processes,
@@ -69,16 +69,17 @@ impl Trainer {
     /// # Errors
     /// If the store has no labels, no features or no nodes to train on, or if options do not fit it. Also if another process cannot be reached.
     pub fn new(
-        store: Arc<Store>,
+        graph: impl Into<Graph>,
         setup: impl Into<TrainSetup>,
         aggregates: Option<AggregateKind>,
         device: Device,
         folder: PathBuf,
     ) -> Result<Self> {
         let TrainSetup { config, method, group, warnings } = setup.into();
-        let processes = Processes::meet(&store, group, config.memory.0)?;
-        let data = TrainingData::open(store, &config, &processes)?;
-        let config = ResolvedConfig::new(&data.store, config, None, aggregates, device, folder, &processes)?;
+        let graph = graph.into();
+        let processes = Processes::meet(&graph, types::target(&graph, &config)?, group, config.memory.0)?;
+        let data = TrainingData::open(graph, &config, &processes)?;
+        let config = ResolvedConfig::new(&data.graph, config, None, aggregates, device, folder, &processes)?;
         Self::of_processes(config, data, processes, method, warnings)
     }
 
@@ -153,7 +154,7 @@ impl Trainer {
     /// # Errors
     /// If features or labels cannot be read, a feature is not finite, or no training node has a target.
     pub fn measure(&mut self, progress: &dyn Progress) -> Result<()> {
-        moments::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)?;
+        moments::measure_features(&self.learner.model, &self.data.graph, &self.processes, progress)?;
         if self.data.links().is_some() {
             return Ok(());
         }
@@ -197,7 +198,7 @@ impl Trainer {
             return Ok(());
         }
         let (config, data, processes) = (&self.config, &self.data, &self.processes);
-        let assignment = open_partitions::assign(config, &data.store, processes, super_epoch, &mut self.warnings)?;
+        let assignment = open_partitions::assign(config, &data.graph, processes, super_epoch, &mut self.warnings)?;
         // The rows of other halo nodes, which the new views need the memory of.
         self.history.clear();
         self.partitions.open(&assignment, data, processes, progress)?;
@@ -210,7 +211,7 @@ impl Trainer {
             let is_first = self.partitions.super_epoch.is_none();
             self.warnings.extend(lacks.filter(|_| is_first));
         }
-        self.partitions.opened(super_epoch, &assignment, &self.data.store);
+        self.partitions.opened(super_epoch, &assignment, &self.data.graph);
         self.clock.enter(stage);
         Ok(())
     }

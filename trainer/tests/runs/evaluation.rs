@@ -300,7 +300,7 @@ pub fn outputs_of(model: &Model, minibatch: &Minibatch, degrees: &[f32], feature
     }
     let rows = Tensor::from_slice(&rows).view([nodes as i64, width as i64]);
     let pass = nn::Pass { training: None, names: None, scaling: nn::Scaling::HorvitzThompson };
-    let outputs = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
+    let outputs = tch::no_grad(|| model.forward(&blocks, nn::Input::features(&rows), &[], pass));
     Vec::<f32>::try_from(outputs.contiguous().view([-1])).unwrap()
 }
 

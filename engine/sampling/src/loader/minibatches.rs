@@ -14,7 +14,7 @@ use crate::{
     },
     partition::{Owned, Share},
     sample::Sampler,
-    view::{ViewKind, ViewSource},
+    view::ViewKind,
 };
 
 impl Loader {
@@ -65,21 +65,16 @@ impl Loader {
         progress: &dyn Progress,
     ) -> Result<Arc<PartitionBatches>> {
         let view = match (&self.open.parts[..], &self.whole) {
-            ([Part::Served(part)], _) => part.view.get()?,
+            ([Part::Served(part)], _) => part.view.waited()?,
             (_, Some(whole)) => whole.clone(),
             (_, None) => {
-                let owned = vec![Owned::whole(&self.store)];
-                let views = self.open_views(owned, ViewKind::Mapped, progress)?;
+                let owned = vec![Owned::whole_graph(&self.graph)];
+                let views = self.view_sources(owned, 1, ViewKind::Mapped, progress)?;
                 let view = views.into_iter().next().expect("there is one partition");
                 self.whole.insert(view).clone()
             }
         };
-        let seeded = Seeded {
-            seeds: view.owned().seeds(seeds).into(),
-            batches: None,
-            positives: None,
-            view: ViewSource::Open(view),
-        };
+        let seeded = Seeded { seeds: view.owned().seeds(seeds).into(), batches: None, positives: None, view };
         let options = MinibatchOptions {
             sampler,
             batch,

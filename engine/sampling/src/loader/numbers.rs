@@ -3,10 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
+use grappa_formats::PartitionId;
 use grappa_io::Result;
-use grappa_storage::{Graph, Store};
+use grappa_storage::Graph;
 
 use super::options::LoaderOptions;
 use crate::{
@@ -38,35 +37,36 @@ impl PartitionNumbers {
     ///
     /// # Errors
     /// If a given number is 0 or exceeds the number of chunks.
-    pub fn choose(store: &Arc<Store>, loader: &LoaderOptions, options: &NumberOptions) -> Result<Self> {
-        let (chunks, graph) = (store.present_chunks().count(), Graph::from_store(store));
+    pub fn choose(graph: &Graph, loader: &LoaderOptions, options: &NumberOptions) -> Result<Self> {
+        // Each partition needs a chunk of some type.
+        let of_type = graph.node_types().iter().map(|store| store.present_chunks().count());
+        let chunks = of_type.max().unwrap_or(0);
         let expands = options.expands_halo || loader.halo == Halo::Neighbors;
         let choice = NumberChoice {
             partitions: options.partitions,
             concurrent: loader.concurrent.map(|concurrent| concurrent as u32),
             workers: loader.share.workers(),
             chunks: chunks as u32,
-            budget: loader.lists_budget(&graph),
+            budget: loader.lists_budget(graph),
             has_halo_lists: expands && loader.minibatches.sampler.edges_from_seeds() > 1,
         };
         if let (None, Some(concurrent)) = (choice.partitions, choice.concurrent) {
             check_concurrent(chunks, concurrent)?;
         }
-        choice.choose(&StoreSizes { store, graph: &graph, loader, options })
+        choice.choose(&GraphSizes { graph, loader, options })
     }
 }
 
-/// The sizes of the adjacency lists of a store.
-struct StoreSizes<'a> {
-    store: &'a Store,
+/// The sizes of the adjacency lists of a graph.
+struct GraphSizes<'a> {
     graph: &'a Graph,
     loader: &'a LoaderOptions,
     options: &'a NumberOptions,
 }
 
-impl PartitionSizes for StoreSizes<'_> {
+impl PartitionSizes for GraphSizes<'_> {
     fn whole(&self) -> u64 {
-        self.loader.list_bytes(self.graph, &Owned::whole(self.store))
+        self.loader.list_bytes(self.graph, &Owned::whole_graph(self.graph))
     }
 
     fn all(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
@@ -76,13 +76,17 @@ impl PartitionSizes for StoreSizes<'_> {
     }
 
     fn two_groups(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
+        if self.graph.has_types() {
+            // They are not loaded in turn.
+            return Ok(u64::MAX);
+        }
         self.largest_share(partitions, concurrent, enough, |groups| {
             Turns::bytes_of(groups, |owned| self.loader.list_bytes(self.graph, owned))
         })
     }
 }
 
-impl StoreSizes<'_> {
+impl GraphSizes<'_> {
     /// The most that `bytes_of` counts in any super-epoch for the groups of partitions that a worker serves. Once it
     /// exceeds `enough`, later super-epochs are not counted.
     fn largest_share(
@@ -106,8 +110,10 @@ impl StoreSizes<'_> {
                 seed: self.loader.minibatches.seed,
                 super_epoch: Some(super_epoch),
             };
-            let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
-            let owned = Owned::all(&assignment, self.store);
+            let assignment = assign(self.graph, &options, super_epoch + 1)?;
+            let partitions = (0..assignment.partitions()).map(PartitionId);
+            let owned: Vec<Owned> =
+                partitions.map(|partition| Owned::of_graph(&assignment, self.graph, partition)).collect();
             for share in Share::each(self.loader.share.workers()) {
                 let served = owned.iter().filter(|owned| share.serves(owned.partition(), count, concurrent));
                 most = most.max(bytes_of(&groups(served, count, concurrent)));

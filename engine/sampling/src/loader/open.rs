@@ -52,7 +52,7 @@ pub struct Loader {
     pub(super) options: LoaderOptions,
     pub(super) open: OpenPartitions,
     /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
-    pub(super) whole: Option<Arc<PartitionView>>,
+    pub(super) whole: Option<ViewSource>,
     /// The feed of training. Evaluations use it if it is open.
     pub(super) feed: Option<Feed>,
     /// A feed that was opened for [`Loader::whole_graph_batches`]. Its memory is divided for their size, so training
@@ -353,7 +353,7 @@ impl Loader {
     }
 
     /// The views of some of `count` partitions, where the budget has room for them.
-    fn view_sources(
+    pub(super) fn view_sources(
         &self,
         owned: Vec<Owned>,
         count: usize,

@@ -24,7 +24,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
 use grappa_io::{Error, Result};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
@@ -32,11 +32,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     RepartitionOptions, Share,
     schedule::{ABSENT, owners_of, too_few_chunks},
+    tables::ChunkTables,
 };
 
 /// A chunk, as a worker has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldChunk {
+    /// The number of its node type.
+    pub node_type: u32,
     /// Number of its nodes.
     pub nodes: u64,
     /// Number of edges to its nodes.
@@ -54,20 +57,29 @@ impl HeldChunk {
 /// The chunks that a worker has: an entry for each chunk of the graph, which is none if the worker does not have it.
 pub type HeldChunks = Vec<Option<HeldChunk>>;
 
-/// The chunks of a store with this manifest. `seeds` are its training nodes.
-pub fn held_chunks(manifest: &Manifest, seeds: &RoaringTreemap) -> HeldChunks {
-    manifest
-        .chunk_starts
-        .windows(2)
-        .zip(&manifest.chunks)
-        .map(|(bounds, entry)| {
-            entry.present.then(|| HeldChunk {
-                nodes: bounds[1] - bounds[0],
-                edges: entry.edges,
-                seeds: seeds.range_cardinality(bounds[0]..bounds[1]),
-            })
-        })
-        .collect()
+/// The chunks of a graph. `seeds` are the [positions](grappa_storage::Positions) of its training nodes.
+pub fn held_chunks<'a>(graph: impl Into<ChunkTables<'a>>, seeds: &RoaringTreemap) -> HeldChunks {
+    let tables = graph.into();
+    let mut held = HeldChunks::new();
+    let mut first_node = 0;
+    for ((node_type, manifest), sizes) in (0..).zip(tables.node_types()).zip(tables.sizes()) {
+        for (bounds, size) in manifest.chunk_starts.windows(2).zip(sizes) {
+            let nodes = bounds[1] - bounds[0];
+            held.push(size.map(|size| HeldChunk {
+                node_type,
+                nodes,
+                edges: size - nodes,
+                seeds: seeds.range_cardinality(first_node + bounds[0]..first_node + bounds[1]),
+            }));
+        }
+        first_node += manifest.chunk_starts[manifest.chunks.len()];
+    }
+    held
+}
+
+/// The chunks of the node type that has most.
+fn most_chunks(of_types: &[Vec<(usize, u64)>]) -> usize {
+    of_types.iter().map(Vec::len).max().unwrap_or(0)
 }
 
 /// The hosts that train a graph, and the chunks of each.
@@ -195,16 +207,23 @@ impl Hosts {
 
     /// The most partitions that each worker can serve in every step, so that each of them has a chunk.
     pub fn partitions_of_worker_max(&self) -> u32 {
-        (0..self.count())
-            .map(|host| {
-                let chunks = self.chunks.iter().flatten().filter(|(other, _)| *other == host);
-                chunks.count() / self.workers_of(host).count()
-            })
-            .min()
-            .unwrap_or(0) as u32
+        let of_host = |host: usize| most_chunks(&self.chunks_of(host)) / self.workers_of(host).count();
+        (0..self.count()).map(of_host).min().unwrap_or(0) as u32
     }
 
-    /// Assigns chunks to the partitions of a super-epoch, as generation `generation`. `concurrent` is the number of
+    /// The chunks that a host trains, by node type: their numbers, and the work of each.
+    fn chunks_of(&self, host: usize) -> Vec<Vec<(usize, u64)>> {
+        let mut of_types: Vec<Vec<(usize, u64)>> = Vec::new();
+        for (chunk, held) in self.chunks.iter().enumerate() {
+            let Some((_, held)) = held.filter(|(other, _)| *other == host) else { continue };
+            let node_type = held.node_type as usize;
+            of_types.resize(of_types.len().max(node_type + 1), Vec::new());
+            of_types[node_type].push((chunk, held.work()));
+        }
+        of_types
+    }
+
+    /// Assigns chunks to the partitions of a super-epoch, as generation `generation`. The chunks of each node type are dealt on their own. `concurrent` is the number of
     /// partitions of a step. With one host, this is [`assign`](super::assign).
     ///
     /// # Errors
@@ -220,19 +239,17 @@ impl Hosts {
         }
         let mut owners = vec![ABSENT; self.chunks.len()];
         for host in 0..self.count() {
-            let (chunks, sizes): (Vec<usize>, Vec<u64>) = (0..)
-                .zip(&self.chunks)
-                .filter_map(|(chunk, held)| {
-                    held.filter(|(other, _)| *other == host).map(|(_, held)| (chunk, held.work()))
-                })
-                .unzip();
+            let of_types = self.chunks_of(host);
             let served = self.served_by(host, partitions, concurrent);
-            self.check(host, chunks.len(), served.len(), partitions)?;
-            let dealt = owners_of(options.schedule, &sizes, served.len() as u32, options.seed, super_epoch);
-            for (chunk, mut of_chunk) in chunks.into_iter().zip(dealt) {
-                of_chunk.base = served[of_chunk.base.0 as usize];
-                of_chunk.variable = of_chunk.variable.map(|partition| served[partition.0 as usize]);
-                owners[chunk] = of_chunk;
+            self.check(host, most_chunks(&of_types), served.len(), partitions)?;
+            for of_type in of_types {
+                let (chunks, sizes): (Vec<usize>, Vec<u64>) = of_type.into_iter().unzip();
+                let dealt = owners_of(options.schedule, &sizes, served.len() as u32, options.seed, super_epoch);
+                for (chunk, mut of_chunk) in chunks.into_iter().zip(dealt) {
+                    of_chunk.base = served[of_chunk.base.0 as usize];
+                    of_chunk.variable = of_chunk.variable.map(|partition| served[partition.0 as usize]);
+                    owners[chunk] = of_chunk;
+                }
             }
         }
         let name = options.schedule.name();

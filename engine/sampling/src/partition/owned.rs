@@ -131,6 +131,11 @@ impl Owned {
         Self::new(&Assignment::whole(store.chunks().chunks()), store, PartitionId(0))
     }
 
+    /// All nodes of a graph, as one partition.
+    pub fn whole_graph(graph: &Graph) -> Self {
+        Self::of_graph(&Assignment::whole(graph.positions().chunks().chunks()), graph, PartitionId(0))
+    }
+
     /// The id of the partition.
     pub fn partition(&self) -> PartitionId {
         self.partition

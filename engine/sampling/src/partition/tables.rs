@@ -66,6 +66,11 @@ impl<'a> ChunkTables<'a> {
         self.node_types.iter().map(|manifest| manifest.chunks.len() as u32).sum()
     }
 
+    /// The manifests of node types.
+    pub(super) fn node_types(&self) -> &[&'a Manifest] {
+        &self.node_types
+    }
+
     /// The relations.
     pub fn relations(&self) -> &[RelationTable<'a>] {
         &self.relations

@@ -75,7 +75,7 @@ impl GraphView {
     }
 
     /// The exact number of bytes that the adjacency lists of these nodes take in memory.
-    pub(crate) fn bytes_in_memory(graph: &Graph, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
+    pub fn bytes_in_memory(graph: &Graph, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
         let of_types = owned_of_types(graph, owned);
         let relations = graph.relations().iter().zip(&graph.manifest().relations);
         let bytes = relations.map(|(store, entry)| {

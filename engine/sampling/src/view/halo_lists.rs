@@ -91,12 +91,12 @@ pub(crate) struct HaloEdges {
 }
 
 /// Counts of the nodes that partitions get with lists, summed over partitions.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Given {
     /// Nodes in lists, and nodes that have lists.
     pub listed: u64,
-    /// Different in-neighbors of each partition that it does not own. It needs their features.
-    pub rows: u64,
+    /// Different in-neighbors of each type that a partition does not own. It needs their features.
+    pub rows: Vec<u64>,
 }
 
 /// Where a list starts, and the in-degree of its node.

@@ -322,6 +322,17 @@ impl ViewSource {
         }
     }
 
+    /// The same view, open all the time. If its turn has not come, waits until it is loaded.
+    ///
+    /// # Errors
+    /// As [`Turns::view`].
+    pub fn waited(&self) -> Result<Self> {
+        match self {
+            Self::InTurn(..) => self.get().map(Self::Open),
+            Self::Open(_) | Self::Graph(_) => Ok(self.clone()),
+        }
+    }
+
     /// The view, also of a graph with types. If its turn has not come, waits until it is loaded.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use grappa_console::{Console, Summary, print_line, printable, signals};
-use grappa_engine::Store;
+use grappa_engine::{Graph, Store};
 use grappa_methods::PlannedRun;
 use grappa_trainer::{runtime, train::finished};
 use serde::Serialize;
@@ -26,7 +26,7 @@ struct Compared {
 
 /// Compares methods. A run that is finished is kept, and one that was killed continues.
 pub fn run(options: &CompareArgs, console: &Console) -> anyhow::Result<()> {
-    let store = Arc::new(Store::open(&options.store)?);
+    let graph = Graph::from(Arc::new(Store::open(&options.store)?));
     let runs = options.comparison()?;
     if !options.force {
         runs.iter().try_for_each(PlannedRun::check_before)?;
@@ -37,7 +37,7 @@ pub fn run(options: &CompareArgs, console: &Console) -> anyhow::Result<()> {
     }
     signals::stops_by_itself("finishing the step and writing a checkpoint");
     for (number, run) in (1..).zip(&runs) {
-        let line = train_planned(&store, run, options.force, console)?;
+        let line = train_planned(&graph, run, options.force, console)?;
         if console.tells() {
             print_line(&format!("{number}/{}  {line}", runs.len()))?;
         }
@@ -54,15 +54,15 @@ pub fn run(options: &CompareArgs, console: &Console) -> anyhow::Result<()> {
 }
 
 /// Trains a run, or continues it unless it is to be trained anew. Returns a line about it.
-fn train_planned(store: &Arc<Store>, run: &PlannedRun, force: bool, console: &Console) -> anyhow::Result<String> {
+fn train_planned(graph: &Graph, run: &PlannedRun, force: bool, console: &Console) -> anyhow::Result<String> {
     let name = printable(&run.folder.display().to_string()).to_string();
     let resumes = run.exists() && !force;
-    if resumes && let Some(kept) = finished(store, &run.folder, &run.config) {
+    if resumes && let Some(kept) = finished(graph, &run.folder, &run.config) {
         return Ok(format!("{name}: kept, {} epochs", kept.epochs));
     }
     let folder = run.open_folder(resumes)?;
     let mut screen = Screen::silent(console);
-    let trained = train_in(store.clone(), run.config.clone(), folder, resumes.then_some(Resume::Auto), &mut screen);
+    let trained = train_in(graph.clone(), run.config.clone(), folder, resumes.then_some(Resume::Auto), &mut screen);
     drop(screen);
     let summary = trained.map_err(|error| match error.is_stopped() {
         true if force => anyhow!("{error}; continue with the same command without --force"),

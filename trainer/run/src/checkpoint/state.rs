@@ -13,7 +13,7 @@ use crate::{
     config::RateOptions,
     early_stopping::EarlyStopping,
     learning_rate::LearningRate,
-    model::{EdgeInput, Task},
+    model::{EdgeInput, ModelGraph, Task},
     scores::ModelScores,
     stages::StageSeconds,
 };
@@ -52,6 +52,9 @@ pub struct RunState {
     pub store_digest: u64,
     /// Features per node.
     pub inputs: u64,
+    /// The node types and relations of the graph, if the model has weights for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<ModelGraph>,
     /// Number of classes, labels or targets.
     pub outputs: u64,
     /// Finished epochs.

@@ -19,7 +19,7 @@ use super::{
     },
 };
 use crate::{
-    model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
+    model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision, RelationAggregate},
     option_value::{Choice, OptionValue, text_option},
     serde_text, train_options,
 };
@@ -45,16 +45,21 @@ train_options! {
         layers("L"): usize = 2, bounds: &[AtLeastOne, AtMost(LAYERS_MAX)];
         /// Hidden dimension: size of a node's embedding between layers; all heads together for models with attention
         hidden("N"): usize = 128, bounds: &[AtLeastOne];
-        /// Number of attention heads, for gat, gatv2 and transformer; must divide --hidden
+        /// Combination of a node's results over the relations into its type, for rsage and rgat
+        relation_aggregate("HOW"): RelationAggregate = RelationAggregate::default();
+        /// Matrices of which rgcn combines those of relations; auto: each relation has a matrix of its own
+        #[serde(with = "serde_text")]
+        bases("N"): Auto<NonZeroUsize> = Auto::Auto;
+        /// Number of attention heads, for gat, gatv2, transformer, rgat and hgt; must divide --hidden
         heads("N"): usize = 4, bounds: &[AtLeastOne];
-        /// Number of attention heads in the last layer, which are averaged, for gat, gatv2 and transformer; auto: as --heads
+        /// Number of attention heads in the last layer, which are averaged, for gat, gatv2, transformer and rgat; auto: as --heads
         #[serde(with = "serde_text")]
         last_heads("N"): Auto<NonZeroUsize> = Auto::Auto;
         /// Dropout probability after each layer but the last
         dropout("P"): f64 = 0.5, bounds: &[BelowOne];
         /// Dropout probability of features; above 0, the first hop is sampled
         input_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
-        /// Dropout probability of attention weights, for gat, gatv2 and transformer
+        /// Dropout probability of attention weights, for gat, gatv2, transformer, rgat and hgt
         attention_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
         /// Nonlinearity after each layer but the last
         activation("NAME"): Activation = Activation::default();
@@ -77,6 +82,9 @@ train_options! {
     "Task" {
         /// Task: classification or regression of nodes, or link prediction
         task("TASK"): TaskChoice = TaskChoice::default();
+        /// Node type to learn, in a graph with types; without it, the only type with labels
+        #[serde(skip_serializing_if = "Option::is_none")]
+        target("TYPE"): Option<String> = None;
         /// Training loss
         loss("LOSS"): LossKind = LossKind::default();
         /// Exponent of --loss focal; 0 is cross-entropy; auto: 2

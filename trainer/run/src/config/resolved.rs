@@ -84,6 +84,9 @@ impl TrainConfig {
             standardizes_targets: task == Task::Regression,
             edges: EdgeInput::Nothing,
             decoder: (task == Task::Links).then_some(self.decoder),
+            graph: None,
+            relation_aggregate: self.relation_aggregate,
+            bases: self.bases.value().map(NonZeroUsize::get),
         }
     }
 

@@ -4,10 +4,9 @@ use tch::{Kind, Tensor};
 
 use super::{
     heads::Heads,
-    layer::{Hop, Layer},
+    layer::{Hop, Layer, RelationHop},
 };
 use crate::nn::{
-    aggregate::own_states,
     aggregate_kind::Aggregate,
     attention::sum_logits,
     backend::Backend,
@@ -68,12 +67,13 @@ impl Layer for Gat {
         Aggregate::Attention
     }
 
-    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let transformed = self.transformed(hop.sources);
-        let looped = hop.block.with_own(0);
-        let scores = self.scores(hop.sources);
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
+        let RelationHop { block, sources } = hop.relation();
+        let transformed = self.transformed(sources);
+        let looped = block.with_own(0);
+        let scores = self.scores(sources);
         let heads = self.heads.count;
-        let destination_scores = own_states(Backend::Fastest, hop.block, &scores.narrow(1, heads, heads));
+        let destination_scores = hop.values_of_destinations(&scores.narrow(1, heads, heads));
         let logits = sum_logits(Backend::Fastest, looped, &scores.narrow(1, 0, heads), &destination_scores);
         let own = hop.wanted_own_states();
         hop.attended(own, looped, [&transformed, &logits], None)
@@ -92,7 +92,7 @@ impl Layer for Gat {
         Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.heads.finish(aggregated, &self.bias, epilogue, own.kind())
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        self.heads.finish(&aggregated[0], &self.bias, epilogue, own.kind())
     }
 }

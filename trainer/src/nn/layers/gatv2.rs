@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use super::{
     heads::Heads,
-    layer::{Hop, Layer, layer_of_edges, rows_of_edges},
+    layer::{Hop, Layer, RelationHop, layer_of_edges, rows_of_edges},
 };
 use crate::nn::{
     aggregate_kind::Aggregate,
@@ -60,11 +60,12 @@ impl Layer for Gatv2 {
         Aggregate::Attention
     }
 
-    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
         let features = self.edges.as_ref().map_or(0, LinearLayer::inputs);
-        let looped = hop.block.with_own(features as usize);
+        let RelationHop { block, sources } = hop.relation();
+        let looped = block.with_own(features as usize);
         let edge_rows = self.edges.as_ref().map(|layer| rows_of_edges(looped, layer));
-        let transformed = self.sources.in_f32(hop.sources);
+        let transformed = self.sources.in_f32(sources);
         let own = hop.of_destinations(&self.destinations);
         let logits = pair_logits(
             Backend::Fastest,
@@ -92,7 +93,7 @@ impl Layer for Gatv2 {
         Reduction::Attention(Attention { heads: self.heads.of_state(), attention: Some(attention), edges })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.heads.finish(aggregated, &self.bias, epilogue, own.kind())
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        self.heads.finish(&aggregated[0], &self.bias, epilogue, own.kind())
     }
 }

@@ -46,8 +46,8 @@ impl Layer for Gcn {
         Reduction::Gcn(Sum { width })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.update_combined(&Self::sum(own, aggregated, degrees), epilogue)
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        self.update_combined(&Self::sum(own, &aggregated[0], degrees), epilogue)
     }
 
     fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, kind: Kind) -> Option<Tensor> {

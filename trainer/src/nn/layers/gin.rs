@@ -1,21 +1,18 @@
 //! GIN (Xu, Hu, Leskovec, Jegelka: "How Powerful are Graph Neural Networks?", 2019).
 
 use grappa_engine::aggregate::Sum;
-use grappa_kernels::sum::dot;
 use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::layer::Layer;
-use crate::{
-    nn::{
-        aggregate_kind::Aggregate,
-        backend::Backend,
-        linear::{Epilogue, LinearLayer, apply, float},
-        norm::Norm,
-        parameters::{Builder, Start},
-        reduction::Reduction,
-    },
-    shim,
+use crate::nn::{
+    aggregate_kind::Aggregate,
+    backend::Backend,
+    linear::{Epilogue, LinearLayer, apply},
+    norm::Norm,
+    parameters::{Builder, Start},
+    reduction::Reduction,
+    scaled::add_scaled,
 };
 
 /// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbors)`, with `train_eps=True` and
@@ -42,21 +39,8 @@ impl Gin {
     }
 
     /// `aggregated + (1 + eps) own`.
-    ///
-    /// libtorch would divide the gradient of eps, a sum over all values, among its threads. Its bits would depend on their number.
     fn with_own(&self, backend: Backend, own: &Tensor, aggregated: &Tensor) -> Tensor {
-        let has_kernels = backend.has_kernels_for(own);
-        let epsilon = if has_kernels { self.epsilon.detach() } else { self.epsilon.shallow_clone() };
-        let sum = aggregated.addcmul(own, &(epsilon + 1.0).to_kind(own.kind()));
-        if !has_kernels {
-            return sum;
-        }
-        let own = own.detach();
-        shim::with_gradient(sum.detach(), &[&sum, &self.epsilon], move |gradient, _| {
-            let factors = [gradient, &own].map(|factor| float(factor).contiguous());
-            let epsilon_gradient = dot(shim::values(&factors[0]), shim::values(&factors[1])) as f32;
-            vec![Some(gradient.shallow_clone()), Some(Tensor::from_slice(&[epsilon_gradient]))]
-        })
+        add_scaled(backend, aggregated, own, &(&self.epsilon + 1.0))
     }
 }
 
@@ -69,8 +53,8 @@ impl Layer for Gin {
         Reduction::Sum(Sum { width })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let sum = self.with_own(Backend::Fastest, own, aggregated);
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let sum = self.with_own(Backend::Fastest, own, &aggregated[0]);
         let [first, second] = &self.layers;
         let hidden = match &self.norm {
             None => first.apply(&sum, Epilogue::RELU),

@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use super::{
     gin::Gin,
-    layer::{Hop, Layer},
+    layer::{Hop, Layer, RelationHop},
 };
 use crate::nn::{
     aggregate::{rows_of_edges, sum_of_edges, with_historical},
@@ -37,20 +37,20 @@ impl Layer for Gine {
         Aggregate::ReluSum
     }
 
-    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let Hop { block, sources, .. } = hop;
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
+        let RelationHop { block, sources } = hop.relation();
         let features = block.features(self.edges.inputs() as usize).to_kind(sources.kind());
         let messages = rows_of_edges(Backend::Fastest, block, sources) + self.edges.apply(&features, Epilogue::NONE);
         let messages = apply(&messages, Epilogue::RELU);
         let sums = sum_of_edges(Backend::Fastest, block, hop.scaling, &messages);
-        (hop.own_states(), with_historical(sums, hop.historical))
+        (hop.own_states(), vec![with_historical(sums, hop.historical)])
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
         Reduction::ReluSum(ReluSum(EdgeWeight::new(&self.edges)))
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         self.gin.update(own, aggregated, degrees, epilogue)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    aggregate::{own_and_aggregate, own_states, with_historical},
+    aggregate::{aggregate, own_and_aggregate, own_states, with_historical},
     aggregate_kind::{Aggregate, Scaling},
     attention::attend,
     backend::Backend,
@@ -16,12 +16,13 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// The part of a minibatch that one layer uses.
+/// The part of a minibatch that one layer uses for the nodes of a type.
 #[derive(Debug)]
 pub(crate) struct Hop<'a> {
-    pub(crate) block: &'a Block,
-    /// The hidden states of its sources, `[sources, inputs]`.
-    pub(crate) sources: &'a Tensor,
+    /// The hidden states of nodes of the type, `[nodes, inputs]`, destinations first.
+    pub(crate) own: &'a Tensor,
+    /// The relations that the layer aggregates.
+    pub(crate) relations: Vec<RelationHop<'a>>,
     pub(crate) scaling: Scaling,
     pub(crate) historical: Option<&'a HistoricalEmbeddings>,
     pub(crate) dropout: Option<Dropout>,
@@ -29,25 +30,49 @@ pub(crate) struct Hop<'a> {
     pub(crate) wants_own: bool,
 }
 
-impl Hop<'_> {
+/// The edges of one relation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RelationHop<'a> {
+    pub(crate) block: &'a Block,
+    /// The hidden states of its sources, `[sources, inputs]`.
+    pub(crate) sources: &'a Tensor,
+}
+
+impl<'a> Hop<'a> {
+    /// The only relation of a layer for graphs without types. Its sources are the nodes themselves.
+    pub(super) fn relation(&self) -> RelationHop<'a> {
+        self.relations[0]
+    }
+
     /// The hidden states of the destinations, `[destinations, inputs]`.
     pub(super) fn own_states(&self) -> Tensor {
-        own_states(Backend::Fastest, self.block, self.sources)
+        self.values_of_destinations(self.own)
+    }
+
+    /// The rows of the destinations, from rows of the nodes of their type.
+    pub(super) fn values_of_destinations(&self, rows: &Tensor) -> Tensor {
+        own_states(Backend::Fastest, self.relations[0].block, rows)
     }
 
     /// The same, or no row if they are not wanted.
     pub(super) fn wanted_own_states(&self) -> Tensor {
         match self.wants_own {
             true => self.own_states(),
-            false => self.sources.narrow(0, 0, 0),
+            false => self.own.narrow(0, 0, 0),
         }
+    }
+
+    /// The aggregates of each relation, without weights of their sources.
+    pub(super) fn aggregates(&self, kind: Aggregate) -> Vec<Tensor> {
+        let relations = self.relations.iter();
+        relations.map(|relation| aggregate(relation.block, kind, self.scaling, relation.sources, None)).collect()
     }
 
     /// The outputs of a linear layer for the destinations, `[destinations, outputs]`, f32. Each node costs one product, however many of
     /// the destinations it is.
     pub(super) fn of_destinations(&self, layer: &LinearLayer) -> Tensor {
-        let nodes = self.sources.narrow(0, 0, self.block.destination_nodes() as i64);
-        own_states(Backend::Fastest, self.block, &layer.in_f32(&nodes))
+        let nodes = self.own.narrow(0, 0, self.relations[0].block.destination_nodes() as i64);
+        self.values_of_destinations(&layer.in_f32(&nodes))
     }
 
     /// The given states of destinations, and for each destination and head, the sum of the rows of its sources and its edges in `block`,
@@ -58,9 +83,9 @@ impl Hop<'_> {
         block: &Block,
         [rows, logits]: [&Tensor; 2],
         rows_of_edges: Option<&Tensor>,
-    ) -> (Tensor, Tensor) {
+    ) -> (Tensor, Vec<Tensor>) {
         let aggregated = attend(Backend::Fastest, block, rows, rows_of_edges, logits, self.dropout);
-        (own, with_historical(aggregated, self.historical))
+        (own, vec![with_historical(aggregated, self.historical)])
     }
 }
 
@@ -78,19 +103,22 @@ pub(crate) trait Layer: fmt::Debug + Send {
         None
     }
 
-    /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbors'
+    /// Returns the hidden states of the destinations, `[destinations, inputs]`, and for each relation the aggregates of their neighbors'
     /// messages, `[destinations, width]`. A layer whose update does not take the states may return none, unless they are wanted.
-    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let Hop { block, sources, scaling, historical, .. } = hop;
-        own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
+        let RelationHop { block, sources } = hop.relation();
+        let (scaling, historical) = (hop.scaling, hop.historical);
+        let (own, aggregated) =
+            own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical);
+        (own, vec![aggregated])
     }
 
     /// The aggregation over all in-neighbors, out of core, for states of `width` values at the layer's input.
     fn reduction(&self, width: usize) -> Reduction;
 
-    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbors' messages. `degrees` are
-    /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
-    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
+    /// The new states of nodes, from their own states `[nodes, inputs]` and for each relation the aggregates of their neighbors' messages.
+    /// `degrees` are their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
 
     /// The sum of what [`Layer::update`] takes, `[nodes, inputs]` of this type, if it adds up states and aggregates before it multiplies
     /// them by weights. The sum of the first layer is the same in each pass over the same nodes.

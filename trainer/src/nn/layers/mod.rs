@@ -10,8 +10,13 @@ mod gcn;
 mod gin;
 mod gine;
 mod heads;
+mod hgt;
 mod layer;
 mod pinsage;
+mod relations;
+mod rgat;
+mod rgcn;
+mod rsage;
 mod sage;
 mod transformer;
 
@@ -21,8 +26,14 @@ pub(crate) use self::{
     gcn::{Gcn, gcn_factors},
     gin::Gin,
     gine::Gine,
-    layer::{Hop, Layer, WeightsFirst},
+    heads::Heads,
+    hgt::HgtWeights,
+    layer::{Hop, Layer, RelationHop, WeightsFirst},
     pinsage::PinSage,
+    relations::RelationInput,
+    rgat::Rgat,
+    rgcn::Rgcn,
+    rsage::Rsage,
     sage::Sage,
     transformer::Transformer,
 };

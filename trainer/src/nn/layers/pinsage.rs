@@ -4,7 +4,7 @@
 use grappa_engine::aggregate::Mean;
 use tch::{Kind, Tensor};
 
-use super::layer::{Hop, Layer};
+use super::layer::{Hop, Layer, RelationHop};
 use crate::nn::{
     aggregate::aggregate,
     aggregate_kind::Aggregate,
@@ -40,10 +40,10 @@ impl Layer for PinSage {
         self.message.apply(sources, Epilogue::RELU)
     }
 
-    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let messages = self.messages(hop.sources);
-        let aggregated = aggregate(hop.block, self.aggregate(), hop.scaling, &messages, hop.historical);
-        (hop.own_states(), aggregated)
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
+        let RelationHop { block, sources } = hop.relation();
+        let aggregated = aggregate(block, self.aggregate(), hop.scaling, &self.messages(sources), hop.historical);
+        (hop.own_states(), vec![aggregated])
     }
 
     /// All in-neighbors have the same weight, because the edge weights of training come from random walks.
@@ -51,12 +51,12 @@ impl Layer for PinSage {
         Reduction::Mean(Mean { width: self.message.outputs() as usize })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let (hidden, LinearLayer { weight, bias }) = (self.message.outputs(), &self.update);
         let aggregated_weight = weight.narrow(1, 0, hidden);
         let own_weight = weight.narrow(1, hidden, own.size()[1]);
         let result =
-            float(&linear(&[(aggregated, &aggregated_weight), (own, &own_weight)], bias.as_ref(), Epilogue::RELU));
+            float(&linear(&[(&aggregated[0], &aggregated_weight), (own, &own_weight)], bias.as_ref(), Epilogue::RELU));
         let square = result.square().sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
         // Rows of zeros stay. The square root has no gradient at 0.
         let length = square.where_self(&square.gt(0.0), &square.ones_like()).sqrt();

@@ -46,8 +46,8 @@ impl Layer for Sage {
         }
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let terms = [(aggregated, &self.neighbor_weight), (own, &self.own_weight)];
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let terms = [(&aggregated[0], &self.neighbor_weight), (own, &self.own_weight)];
         linear(&terms, Some(&self.bias), epilogue)
     }
 

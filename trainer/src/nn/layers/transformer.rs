@@ -5,7 +5,7 @@ use tch::Tensor;
 
 use super::{
     heads::Heads,
-    layer::{Hop, Layer, layer_of_edges, rows_of_edges},
+    layer::{Hop, Layer, RelationHop, layer_of_edges, rows_of_edges},
 };
 use crate::nn::{
     aggregate_kind::Aggregate,
@@ -61,8 +61,8 @@ impl Layer for Transformer {
         Aggregate::AttentionToOthers
     }
 
-    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let Hop { block, sources, .. } = hop;
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
+        let RelationHop { block, sources } = hop.relation();
         let queries = hop.of_destinations(&self.query);
         let [keys, values] = [&self.key, &self.value].map(|layer| layer.in_f32(sources));
         let edge_rows = self.edges.as_ref().map(|layer| rows_of_edges(block, layer));
@@ -86,7 +86,7 @@ impl Layer for Transformer {
         Reduction::DotAttention(DotAttention { heads: self.heads.of_state(), edges })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.heads.finish(aggregated, &self.skip.in_f32(own), epilogue, own.kind())
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        self.heads.finish(&aggregated[0], &self.skip.in_f32(own), epilogue, own.kind())
     }
 }

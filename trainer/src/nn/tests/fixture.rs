@@ -139,7 +139,7 @@ impl Graph {
         minibatch.nodes.iter().map(|node| all[node.0 as usize]).collect()
     }
 
-    pub(super) fn blocks(&self, minibatch: &Minibatch, device: Device) -> Vec<Block> {
+    pub(super) fn blocks(&self, minibatch: &Minibatch, device: Device) -> Vec<Vec<Block>> {
         Block::of_minibatch(minibatch, Some(&self.degrees(minibatch)), device)
     }
 }

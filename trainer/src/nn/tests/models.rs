@@ -1,5 +1,7 @@
 //! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
 
+use std::slice;
+
 use grappa_engine::aggregate::{ListSize, Reduce};
 use grappa_run::model::{EdgeInput, LayerKind, ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
@@ -56,7 +58,7 @@ fn equals_pytorch_geometric(name: &str) {
         let x = fixture.array("x").detach().to_device(device).set_requires_grad(true);
         let input = x.index_select(0, &rows(&minibatch, device));
         let pass = Pass { training: Some(1), ..Pass::default() };
-        let out = model.forward(&blocks, Input::Features(&input), &[], pass);
+        let out = model.forward(&blocks, Input::features(&input), &[], pass);
         assert_close(&out, fixture.array("out"), TOLERANCE, &format!("{name} on {device:?}"));
         let loss = (out * fixture.array("factor").to_device(device)).sum(Kind::Float);
         loss.backward();
@@ -69,7 +71,7 @@ fn equals_pytorch_geometric(name: &str) {
         for (name, buffer) in model.parameters().buffers() {
             assert_close(buffer, fixture.array(&format!("buffer:{name}")), TOLERANCE, name);
         }
-        let out = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
+        let out = model.forward(&blocks, Input::features(&input), &[], Pass::default());
         assert_close(&out, fixture.array("out_eval"), TOLERANCE, &format!("{name} without training"));
     }
 }
@@ -207,7 +209,7 @@ fn products_of_the_last_layer_are_narrow_and_give_what_states_do() {
         let minibatch = fixture.graph.full(&seeds, 3);
         let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
         let input = fixture.array("x").index_select(0, &rows(&minibatch, Device::Cpu));
-        let expected = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
+        let expected = model.forward(&blocks, Input::features(&input), &[], Pass::default());
         let logits = inference(&model, &fixture).0.index_select(0, fixture.array("seeds"));
         assert_close(&logits, &expected, TOLERANCE, &layer.to_string());
     }
@@ -221,13 +223,17 @@ fn a_known_first_aggregate_gives_what_its_block_gives() {
         let minibatch = fixture.graph.full(&fixture.seeds(), 3);
         let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
         let input = fixture.array("x").index_select(0, &rows(&minibatch, Device::Cpu));
-        let expected = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
+        let expected = model.forward(&blocks, Input::features(&input), &[], Pass::default());
 
-        let first = &blocks[2];
+        let first = &blocks[2][0];
         let neighbors = aggregate(first, model.aggregate(0), Scaling::None, &input, None);
         let own = input.narrow(0, 0, first.destinations() as i64);
         let degrees = first.destination_degrees();
-        let known = Input::Aggregated { own: &own, neighbors: &neighbors, degrees: Some(degrees) };
+        let known = Input::Aggregated {
+            own: slice::from_ref(&own),
+            neighbors: slice::from_ref(&neighbors),
+            degrees: Some(degrees),
+        };
         let actual = model.forward(&blocks[..2], known, &[], Pass::default());
         assert_close(&actual, &expected, 0.0, name);
 

@@ -1,6 +1,6 @@
 //! Parameters, their gradients and their files.
 
-use std::fs;
+use std::{fs, slice};
 
 use grappa_run::model::{EdgeInput, LayerKind, ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
@@ -65,7 +65,7 @@ fn flat_vectors_are_the_parameters_and_their_gradients() {
         assert_eq!(model.parameters().count(), counts);
 
         let x = random(1, &[4, 5]).to_device(device);
-        let input = Input::Aggregated { own: &x, neighbors: &x, degrees: None };
+        let input = Input::Aggregated { own: slice::from_ref(&x), neighbors: slice::from_ref(&x), degrees: None };
         let run = || model.forward(&[], input, &[], Pass::default());
         let before = run();
         before.sum(Kind::Float).backward();

@@ -32,7 +32,7 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
     let mut losses = Vec::new();
     for step in 0..steps {
         let pass = Pass { training: Some(step), scaling: Scaling::HorvitzThompson, names: None };
-        let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
+        let logits = model.forward(&blocks, Input::features(&x), &[], pass);
         let loss = nn::Loss::of_classes(Task::MultiClass, 0.0).losses(&logits, &labels).mean(Kind::Float);
         loss.backward();
         losses.push(loss.double_value(&[]));
@@ -48,8 +48,11 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
 /// Trains, and asserts that the loss gets smaller. Labels are arbitrary, and layers that mix a node with its neighbors are slow to tell it
 /// apart.
 fn learns(options: ModelOptions, device: Device, case: &str) -> Model {
-    let (model, losses) = train(options, device, 1, 60);
-    assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{case}, {device:?}: {losses:?}");
+    // The initial values of HGT scale rows down four times on the way.
+    let steps = if options.layer == LayerKind::Hgt { 200 } else { 60 };
+    let (model, losses) = train(options, device, 1, steps);
+    let last = &losses[losses.len() - 10..];
+    assert!(last.iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{case}, {device:?}: {losses:?}");
     model
 }
 
@@ -83,7 +86,7 @@ fn training_twice_gives_the_same_bits_and_the_seed_of_a_step_matters() {
     let x = random(9, &[minibatch.nodes.len() as i64, 5]);
     let run = |training| {
         let pass = Pass { training, ..Pass::default() };
-        model.forward(&blocks, Input::Features(&x), &[], pass)
+        model.forward(&blocks, Input::features(&x), &[], pass)
     };
     assert_ne!(run(Some(1)), run(Some(2)));
     assert_eq!(run(Some(1)), run(Some(1)));
@@ -107,7 +110,7 @@ fn dropout_of_features_and_attention_is_of_the_step_and_only_in_training() {
         let run = |options: &ModelOptions, training| {
             let model = Model::new(options.clone(), 1, Device::Cpu).expect("a model");
             let pass = Pass { training, ..Pass::default() };
-            model.forward(&blocks, Input::Features(&x), &[], pass)
+            model.forward(&blocks, Input::features(&x), &[], pass)
         };
         assert_eq!(run(&options, None), run(&plain, None));
         assert_eq!(run(&options, Some(1)), run(&options, Some(1)));
@@ -148,7 +151,7 @@ fn every_activation_trains_on_every_device_and_with_either_precision() {
 #[test]
 fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
     let fixture = Fixture::read("sage-3");
-    for &kind in LayerKind::ALL {
+    for &kind in LayerKind::ALL.iter().filter(|kind| !kind.is_relational()) {
         let options =
             ModelOptions { layers: 3, hidden: 6, dropout: 0.0, norm: NormKind::None, residual: false, ..options(kind) };
         let model = Model::new(options, 4, Device::Cpu).expect("a model");
@@ -156,7 +159,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
         let minibatch = fixture.graph.full(&seeds, 3);
         let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
         let x = fixture.array("x").index_select(0, &rows(&minibatch, Device::Cpu));
-        let expected = model.forward(&blocks, Input::Features(&x), &[], Pass::default());
+        let expected = model.forward(&blocks, Input::features(&x), &[], Pass::default());
 
         let (_, aggregates) = inference(&model, &fixture);
         // Every third node beyond the seeds is a halo node.
@@ -188,9 +191,9 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             }));
         }
         let blocks = Block::of_minibatch(&cut, Some(&fixture.graph.degrees(&cut)), Device::Cpu);
-        let without = model.forward(&blocks, Input::Features(&x), &[], Pass::default());
+        let without = model.forward(&blocks, Input::features(&x), &[], Pass::default());
         assert!((&without - &expected).abs().max().double_value(&[]) > 0.01, "{kind} needs what was cut");
-        let with = model.forward(&blocks, Input::Features(&x), &historical, Pass::default());
+        let with = model.forward(&blocks, Input::features(&x), &historical, Pass::default());
         assert_close(&with, &expected, 1e-5, &kind.to_string());
     }
 }

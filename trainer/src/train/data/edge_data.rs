@@ -8,7 +8,7 @@ use grappa_run::{
     model::{EdgeInput, LayerKind},
 };
 use grappa_sampling::{EdgeValues, sample::Sampler};
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::{Graph, MappedChunks, Store};
 
 use crate::{Error, Result};
 
@@ -18,6 +18,14 @@ pub(crate) fn stored(store: &Store) -> StoredEdges {
         weights: store.manifest().weighted,
         features: store.edge_features().map_or(0, |layout| layout.dim as usize),
         is_whole: store.manifest().is_whole(),
+    }
+}
+
+/// What a graph has of edges. Models of graphs with types take nothing of them.
+pub(crate) fn of_graph(graph: &Graph) -> StoredEdges {
+    match graph.has_types() {
+        false => stored(&graph.relations()[0]),
+        true => StoredEdges { weights: false, features: 0, is_whole: graph.is_whole() },
     }
 }
 

@@ -9,3 +9,4 @@ pub(super) mod monitor;
 pub(super) mod slice;
 pub(crate) mod splits;
 pub(super) mod training_data;
+pub(crate) mod types;

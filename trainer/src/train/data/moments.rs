@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use grappa_engine::aggregate::{NodeRows, store_features};
-use grappa_formats::NodeId;
+use grappa_formats::{ChunkId, NodeId};
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::class_names;
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use serde::{Deserialize, Serialize};
 use tch::{Tensor, no_grad};
 
@@ -20,22 +20,34 @@ use crate::{Error, Result, nn::Model};
 /// Memory for the rows that are read at once.
 const READ_BYTES: usize = 8 << 20;
 
-/// Gives a model the means and deviations of the store's features, if it standardizes them. A column with a single value has
+/// Gives a model the means and deviations of the features of each type, if it standardizes them. A column with a single value has
 /// deviation 1.
 pub(crate) fn measure_features(
     model: &Model,
-    store: &Store,
+    graph: &Graph,
     processes: &Processes,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let Some((mean, deviation)) = model.feature_moments() else {
+    (0..graph.node_types().len()).try_for_each(|node_type| measure_type(model, graph, node_type, processes, progress))
+}
+
+fn measure_type(
+    model: &Model,
+    graph: &Graph,
+    node_type: usize,
+    processes: &Processes,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let Some((mean, deviation)) = model.feature_moments(node_type) else {
         return Ok(());
     };
+    let store = &graph.node_types()[node_type];
     let features = store_features(store)?;
+    let first_chunk = graph.positions().chunks_of(node_type).start;
     // The first rank of each host measures its chunks. On one host, each rank measures all.
     let chunks = store.present_chunks().filter(|&chunk| match processes.hosts.count() {
         1 => true,
-        _ => processes.share_within().worker() == 0 && processes.trains(chunk),
+        _ => processes.share_within().worker() == 0 && processes.trains(ChunkId(first_chunk + chunk.0)),
     });
     let chunks = chunks.map(|chunk| store.chunks().range(chunk));
     let mut moments = moments(&*features, chunks, progress)?;

@@ -9,7 +9,7 @@ use grappa_formats::{
 use grappa_kernels::for_each;
 use grappa_run::scores::{Judged, Labels, ScoreReport, Scores, TargetScale, is_undecided};
 use grappa_sampling::{NodeSet, partition::Share};
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
@@ -35,20 +35,20 @@ pub struct Splits {
 }
 
 impl Splits {
-    /// Reads the splits. The validation and test splits may be empty. On several hosts they have only nodes of the chunks that the host
+    /// Reads the splits of a type. The validation and test splits may be empty. On several hosts they have only nodes of the chunks that the host
     /// of this process trains, and all ranks must call this.
-    pub(crate) fn open(store: &Store, processes: &Processes) -> Result<Self> {
+    pub(crate) fn open(graph: &Graph, target: usize, processes: &Processes) -> Result<Self> {
         let nodes = [
-            trained_nodes(store, TRAIN, processes)?,
-            trained_nodes(store, "val", processes)?,
-            trained_nodes(store, "test", processes)?,
+            trained_nodes(graph, target, TRAIN, processes)?,
+            trained_nodes(graph, target, "val", processes)?,
+            trained_nodes(graph, target, "test", processes)?,
         ];
         let host_nodes = nodes.each_ref().map(|nodes| nodes.len());
         let splits = Self { of_all: processes.sum_of_hosts(host_nodes)?, nodes };
         if splits.of_all[0] == 0 {
             return Err(Error::NoLabels(format!(
                 "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
-                store.path().display()
+                graph.node_types()[target].path().display()
             )));
         }
         Ok(splits)
@@ -95,12 +95,16 @@ impl Splits {
     }
 }
 
-/// The nodes of a split in the chunks that the host of this process trains.
-fn trained_nodes(store: &Store, split: &str, processes: &Processes) -> Result<Arc<RoaringTreemap>> {
+/// The nodes of a split of a type in the chunks that the host of this process trains.
+fn trained_nodes(graph: &Graph, target: usize, split: &str, processes: &Processes) -> Result<Arc<RoaringTreemap>> {
+    let store = &graph.node_types()[target];
     let mut nodes = store.split(split)?.unwrap_or_default();
-    let chunks = (0..store.chunks().chunks()).map(ChunkId);
-    for chunk in chunks.filter(|&chunk| !processes.trains(chunk)) {
-        nodes.remove_range(store.chunks().range(chunk));
+    // Processes number the chunks of all types.
+    let numbers = graph.positions().chunks_of(target).map(ChunkId);
+    for (chunk, number) in (0..).map(ChunkId).zip(numbers) {
+        if !processes.trains(number) {
+            nodes.remove_range(store.chunks().range(chunk));
+        }
     }
     Ok(Arc::new(nodes))
 }

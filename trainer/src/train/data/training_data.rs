@@ -1,17 +1,18 @@
-//! The store that a model is trained on.
+//! The graph that a model is trained on.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     config::{self, Compress, TaskChoice, TrainConfig},
     model::{EdgeInput, ModelOptions, Task},
 };
-use grappa_storage::{MappedChunks, Store, no_features};
+use grappa_sampling::{GraphShape, view::shape_of};
+use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 use super::degrees::Degrees;
-use super::{edge_data, labels::NodeLabels, slice, splits::Splits};
+use super::{edge_data, labels::NodeLabels, slice, splits::Splits, types};
 use crate::train::{links::LinkData, ranks::Processes};
 use crate::{Error, Result};
 
@@ -21,10 +22,16 @@ enum Truth {
     Links(LinkData),
 }
 
-/// The store that a model is trained on, with its labels, in-degrees and splits.
+/// The graph that a model is trained on, with the labels, in-degrees and splits of the nodes that it learns.
 pub(crate) struct TrainingData {
+    pub graph: Graph,
+    pub shape: GraphShape,
+    /// The number of the node type that the model learns.
+    pub target: usize,
+    /// That type. Of a graph without types, it is the whole store.
     pub store: Arc<Store>,
-    pub chunks: Arc<MappedChunks>,
+    /// The adjacency lists of each relation.
+    lists: Vec<Arc<MappedChunks>>,
     truth: Truth,
     /// What the model takes of edges.
     pub edges: EdgeInput,
@@ -36,32 +43,37 @@ pub(crate) struct TrainingData {
 
 impl TrainingData {
     /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
-    pub fn open(store: Arc<Store>, config: &TrainConfig, processes: &Processes) -> Result<Self> {
+    pub fn open(graph: Graph, config: &TrainConfig, processes: &Processes) -> Result<Self> {
+        types::check(&graph, config)?;
+        let target = types::target(&graph, config)?;
+        let store = graph.node_types()[target].clone();
         let truth = match config.task {
             TaskChoice::Link => Truth::Links(LinkData::open(&store, config)?),
             _ => Truth::Labels(NodeLabels::new(&store)?),
         };
-        if store.manifest().features.is_none() {
-            return Err(no_features(store.path()).into());
-        }
+        types::check_features(&graph)?;
         if let Truth::Labels(labels) = &truth {
             config::check_labels(config, labels.spec())?;
         }
         slice::check(&store, config.model, config.halo)?;
         processes.check_partitions(config.partitions, config.concurrent, config.schedule, config.seed)?;
         let splits = match &truth {
-            Truth::Labels(_) => Splits::open(&store, processes)?,
+            Truth::Labels(_) => Splits::open(&graph, target, processes)?,
             Truth::Links(_) => Splits::default(),
         };
-        let chunks = Arc::new(MappedChunks::open(&store)?);
-        let edges = edge_data::stored(&store).input(config)?;
-        let weight_sums = edge_data::weight_sums(&store, &chunks, config.model, edges, config.threads())?;
+        let lists = graph.relations().iter().map(|relation| Ok(Arc::new(MappedChunks::open(relation)?)));
+        let lists = lists.collect::<Result<Vec<_>>>()?;
+        let edges = edge_data::of_graph(&graph).input(config)?;
+        let weight_sums = edge_data::weight_sums(&store, &lists[0], config.model, edges, config.threads())?;
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),
-            degrees: Degrees::with_weights(chunks.clone(), weight_sums),
+            degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
+            shape: shape_of(&graph),
+            graph,
+            target,
             store,
-            chunks,
+            lists,
             truth,
             splits,
         };
@@ -69,15 +81,32 @@ impl TrainingData {
         Ok(data)
     }
 
+    /// The adjacency lists of a graph without types.
+    pub fn chunks(&self) -> &Arc<MappedChunks> {
+        &self.lists[0]
+    }
+
+    /// The positions of nodes of the type that the model learns.
+    pub fn positions<'a>(&self, nodes: &'a RoaringTreemap) -> Cow<'a, RoaringTreemap> {
+        match self.graph.positions().range(self.target).start {
+            0 => Cow::Borrowed(nodes),
+            start => Cow::Owned(nodes.iter().map(|node| start + node).collect()),
+        }
+    }
+
     /// The shape of the model to train.
     pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
-        let features = self.store.manifest().features.as_ref();
-        let inputs = features.map_or(0, |features| features.dim as usize);
+        let graph = types::model_graph(&self.graph, self.target);
+        let inputs = graph.node_types[self.target].inputs;
         let outputs = match &self.truth {
             Truth::Labels(labels) => labels.spec().classes as usize,
             Truth::Links(_) => config.embedding(),
         };
-        ModelOptions { edges: self.edges, ..config.model_options(inputs, outputs, self.task()) }
+        ModelOptions {
+            edges: self.edges,
+            graph: config.model.is_relational().then_some(graph),
+            ..config.model_options(inputs, outputs, self.task())
+        }
     }
 
     /// The task.
@@ -115,9 +144,9 @@ impl TrainingData {
         }
     }
 
-    /// The name of the store: the name of its folder, without `.grappa`.
+    /// The name of the graph: the name of its folder, without `.grappa`.
     pub fn name(&self) -> String {
-        let stem = self.store.path().file_stem().unwrap_or_default();
+        let stem = self.graph.path().file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
     }
 }

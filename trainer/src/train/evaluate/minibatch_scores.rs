@@ -56,7 +56,8 @@ fn scores_of_batches<'a>(
     let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
     let scale = on.target_scale();
     let loader = &mut on.partitions.loader;
-    let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
+    let seeds = on.data.positions(split);
+    let batches = loader.whole_graph_batches(&seeds, sampler.clone(), batch, share, progress)?;
     progress.steps("evaluating", batches.steps());
     let mut scores = SplitScores::new([split], on.data.labels().spec(), true, scale.as_ref());
     for batch in loader.deliver(&batches) {
@@ -66,9 +67,9 @@ fn scores_of_batches<'a>(
         let pass = Pass { training: None, names: None, scaling: Scaling::HorvitzThompson };
         let model = &on.learner.model;
         let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));
-        let minibatch = batch.minibatch();
+        let minibatch = &batch.minibatches()[on.data.target];
         scores.add(&minibatch.nodes[..minibatch.seeds], &logits, on.data.labels())?;
-        progress.advance(1, minibatch.edges() as u64);
+        progress.advance(1, batch.minibatches().iter().map(|minibatch| minibatch.edges() as u64).sum());
     }
     Ok(scores)
 }

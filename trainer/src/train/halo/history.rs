@@ -141,7 +141,7 @@ impl History {
         // Frees the old rows before it writes the new ones.
         self.clear();
         let Some(plan) = &mut self.plan else { return Ok(()) };
-        let (chunks, threads) = (&on.data.chunks, on.config.threads());
+        let (chunks, threads) = (on.data.chunks(), on.config.threads());
         let nodes = HistoricalNodes::new(chunks, plan.reached.clone(), keep(on), threads, on.progress)?;
         let needed = plan.needed_for(&nodes, scores.is_some(), on)?;
         let room = on.make_room(retained, true)?;
@@ -166,7 +166,7 @@ impl RefreshPlan {
             _ => 1,
         };
         let hops = [config.layers - 2, steps];
-        let (chunks, served) = (&on.data.chunks, on.partitions.loader.served());
+        let (chunks, served) = (on.data.chunks(), on.partitions.loader.served());
         let (reached, partition_nodes) = halo_in_reach(chunks, served, hops, config.threads(), progress)?;
         let everywhere = on.processes.united(&reached, progress)?;
         let epoch = refresh_work_max(on.work_of_epoch()?);
@@ -212,7 +212,7 @@ impl RefreshPlan {
             let [val, test] = &on.data.scored_splits;
             on.needed(&[val, test], &[], nodes.sets(), f64::INFINITY)?
         } else {
-            let (chunks, threads) = (&on.data.chunks, on.config.threads());
+            let (chunks, threads) = (on.data.chunks(), on.config.threads());
             nodes.needed(chunks, on.config.knows_first_hop(), f64::INFINITY, threads, on.progress)?
         };
         let needed = needed.expect("there is no limit");
@@ -225,7 +225,7 @@ impl RefreshPlan {
 
 /// The nodes that the aggregates of halo nodes depend on. None if they are more work than `work_max`.
 fn needed_for_halo(on: &ModelOnGraph<'_>, reached: Vec<NodeSet>, work_max: f64) -> Result<Option<Needed>> {
-    let (chunks, threads) = (&on.data.chunks, on.config.threads());
+    let (chunks, threads) = (on.data.chunks(), on.config.threads());
     let nodes = HistoricalNodes::new(chunks, reached, Keep::Aggregates, threads, on.progress)?;
     nodes.needed(chunks, on.config.knows_first_hop(), work_max, threads, on.progress)
 }

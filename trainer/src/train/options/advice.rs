@@ -1,5 +1,7 @@
 //! Hints for a user whose data suggest other options, before the first epoch.
 
+use std::sync::Arc;
+
 use grappa_engine::aggregate::store_features;
 use grappa_formats::{aggregates::AggregateKind, manifest::LabelKind};
 use grappa_io::{
@@ -13,9 +15,11 @@ use grappa_run::{
 };
 use grappa_sampling::{
     partition::Owned,
-    view::{EdgeData, Halo, PartitionView},
+    view::{EdgeData, GraphView, Halo},
 };
-use grappa_storage::{Store, aggregates::Aggregates};
+use grappa_storage::{Graph, Store, aggregates::Aggregates};
+
+use super::first_hop;
 
 use crate::Result;
 
@@ -89,7 +93,7 @@ fn warning_about_scales(names: &[String], width: usize, rows: &[f32]) -> Option<
 /// Advice to give more memory than the default, if the graph and its features exceed that, and fit into what is free. None for a budget
 /// that the user chose.
 pub(crate) fn memory_advice(
-    store: &Store,
+    graph: &Graph,
     aggregates: Option<AggregateKind>,
     memory: ByteSize,
 ) -> Result<Option<String>> {
@@ -97,14 +101,15 @@ pub(crate) fn memory_advice(
     if memory != default {
         return Ok(None);
     }
-    let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Stop, EdgeData::default());
-    let aggregates = aggregates.map(|kind| Aggregates::open(store, kind)).transpose()?.flatten();
-    let aggregate_stride = aggregates.as_ref().map_or(0, |aggregates| aggregates.layout().stride);
-    let stride = match store.manifest().stored_features() {
-        Some(spec) if !aggregates.is_some_and(|aggregates| aggregates.with_features()) => spec.row_stride,
+    let lists = GraphView::bytes_in_memory(graph, &Owned::whole_graph(graph), Halo::Stop, EdgeData::default());
+    let aggregates = aggregates.map(|kind| first_hop::opened(graph, kind)).transpose()?.flatten().unwrap_or_default();
+    let has_features_beside = aggregates.iter().any(Aggregates::with_features);
+    let of_type = |store: &Arc<Store>| match store.manifest().stored_features() {
+        Some(spec) if !has_features_beside => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
         _ => 0,
     };
-    let rows = store.feature_nodes().saturating_mul(u64::from(stride) + u64::from(aggregate_stride));
+    let features = graph.node_types().iter().map(of_type).fold(0, u64::saturating_add);
+    let rows = aggregates.iter().map(Aggregates::bytes).fold(features, u64::saturating_add);
     Ok(larger_memory(lists.saturating_add(rows), default.0, free_memory_bytes()))
 }
 

@@ -17,7 +17,7 @@ use grappa_run::{
     model::{EdgeInput, LayerKind},
 };
 use grappa_sampling::policy::PREAGGREGATION;
-use grappa_storage::{Store, aggregates::Aggregates, no_features};
+use grappa_storage::{Graph, Relation, Store, aggregates::Aggregates};
 
 use crate::train::data::edge_data;
 use crate::{Error, Result, runtime::release_memory};
@@ -36,17 +36,14 @@ const DISK_SHARE: u64 = 2;
 /// Calls `warn` if the first hop is sampled only for lack of disk space or because of an error.
 ///
 /// # Errors
-/// If the store has no features. Also if pre-aggregated features were requested, and the model cannot use them or they cannot be
+/// If pre-aggregated features were requested, and the model cannot use them or they cannot be
 /// made.
 pub fn choose(
-    store: &Store,
+    graph: &Graph,
     config: &TrainConfig,
     progress: &dyn Progress,
     warn: &mut dyn FnMut(&str),
 ) -> Result<Option<AggregateKind>> {
-    if store.manifest().features.is_none() {
-        return Err(no_features(store.path()).into());
-    }
     let is_wanted = match config.first_hop {
         _ if config.trains_full_graph() => return Ok(None),
         FirstHop::Sampled => return Ok(None),
@@ -54,7 +51,8 @@ pub fn choose(
         FirstHop::Auto => false,
         FirstHop::Preaggregated => true,
     };
-    let kind = match possible(store, config.model, edge_data::stored(store).input(config)?) {
+    let relations = (0..graph.relations().len()).map(|number| graph.relation(number));
+    let kind = match possible(relations, config.model, edge_data::of_graph(graph).input(config)?) {
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
             return Err(Error::NoPreaggregation(format!(
@@ -63,14 +61,14 @@ pub fn choose(
         }
         Err(_) => return Ok(None),
     };
-    if Aggregates::open(store, kind)?.is_some() {
+    if opened(graph, kind)?.is_some() {
         return Ok(Some(kind));
     }
-    if !store.manifest().is_whole() {
+    if !graph.is_whole() {
         let reason = format!(
             "{}: the slice has no pre-aggregated features, and they need the whole graph: run `grappa-store preaggregate --kind {kind}` \
              on the whole store, and place the slice again",
-            store.path().display()
+            graph.path().display()
         );
         if is_wanted {
             return Err(Error::NoPreaggregation(reason));
@@ -78,9 +76,11 @@ pub fn choose(
         warn(&format!("the first hop is sampled, from edges of the slice. {reason}"));
         return Ok(None);
     }
-    let (bytes, free) = (aggregate_bytes(store, false)?, free_disk_bytes(store.path()));
+    let (bytes, free) = (bytes_of_all(graph, false)?, free_disk_bytes(graph.path()));
     let is_roomy = |bytes: u64| free.is_some_and(|free| bytes <= free / DISK_SHARE);
-    let with_features = wants_features_beside(bytes, config.memory.0) && is_roomy(aggregate_bytes(store, true)?);
+    // A type may be the destination of several relations, and its features would be beside each.
+    let with_features =
+        !graph.has_types() && wants_features_beside(bytes, config.memory.0) && is_roomy(bytes_of_all(graph, true)?);
     if !is_wanted && !is_roomy(bytes) {
         warn(&format!(
             "the first hop is sampled: pre-aggregated features would take {}, more than half of the {} of free disk; free some, or \
@@ -91,15 +91,15 @@ pub fn choose(
         return Ok(None);
     }
     progress.stage("pre-aggregating features", None);
-    let made = match make(store, kind, with_features, config, progress) {
+    let made = match make(graph, kind, with_features, config, progress) {
         // Other processes may have filled the disk meanwhile. Aggregates alone take half as much.
-        Err(error) if with_features && error.is_disk_full() => make(store, kind, false, config, progress),
+        Err(error) if with_features && error.is_disk_full() => make(graph, kind, false, config, progress),
         made => made,
     };
     match made {
         Ok(()) => Ok(Some(kind)),
         // Another process has made them meanwhile.
-        Err(_) if matches!(Aggregates::open(store, kind), Ok(Some(_))) => Ok(Some(kind)),
+        Err(_) if matches!(opened(graph, kind), Ok(Some(_))) => Ok(Some(kind)),
         Err(error) if error.is_stopped() => Err(error),
         // Training would read the same damaged files.
         Err(Error::Engine(error)) if error.is_damage() => Err(error.into()),
@@ -126,15 +126,41 @@ pub(crate) fn of_run(state: &RunState) -> FirstHop {
     }
 }
 
-/// The pre-aggregated features for the first layer of a model that takes `edges`, if the store has them.
+/// The pre-aggregated features of a relation for the first layer of a model that takes `edges`, if there are any.
 ///
 /// # Errors
 /// If their files cannot be read.
-pub fn known(store: &Store, model: LayerKind, edges: EdgeInput) -> Result<Option<Aggregates>> {
-    match possible(store, model, edges) {
-        Ok(kind) => Ok(Aggregates::open(store, kind)?),
+pub fn known<'a>(relation: impl Into<Relation<'a>>, model: LayerKind, edges: EdgeInput) -> Result<Option<Aggregates>> {
+    let relation = relation.into();
+    match possible([relation], model, edges) {
+        Ok(kind) => Ok(Aggregates::open(relation, kind)?),
         Err(_) => Ok(None),
     }
+}
+
+/// Whether [`known`] finds those of all relations.
+///
+/// # Errors
+/// As [`known`].
+pub(crate) fn are_known(graph: &Graph, model: LayerKind, edges: EdgeInput) -> Result<bool> {
+    for number in 0..graph.relations().len() {
+        if known(graph.relation(number), model, edges)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The pre-aggregated features of each relation. None if one has none of this kind.
+pub(crate) fn opened(graph: &Graph, kind: AggregateKind) -> Result<Option<Vec<Aggregates>>> {
+    let relations = (0..graph.relations().len()).map(|number| Ok(Aggregates::open(graph.relation(number), kind)?));
+    relations.collect()
+}
+
+/// Bytes of the pre-aggregated features of all relations.
+fn bytes_of_all(graph: &Graph, with_features: bool) -> Result<u64> {
+    let relations = (0..graph.relations().len()).map(|number| aggregate_bytes(graph.relation(number), with_features));
+    Ok(relations.sum::<grappa_io::Result<u64>>()?)
 }
 
 /// Whether training would read less if the files of `aggregates` had the features too, and they can.
@@ -148,11 +174,15 @@ pub fn lacks_features(store: &Store, aggregates: &Aggregates, memory: u64) -> Re
     Ok(is_possible && wants_features_beside(aggregate_bytes(store, false)?, memory))
 }
 
-/// The kind of pre-aggregated features for the first layer of a model that takes `edges`, or the reason why it cannot take any from this
-/// store.
-fn possible(store: &Store, model: LayerKind, edges: EdgeInput) -> std::result::Result<AggregateKind, String> {
+/// The kind of pre-aggregated features for the first layer of a model that takes `edges`, or the reason why it cannot take any from these
+/// relations.
+fn possible<'a>(
+    relations: impl IntoIterator<Item = Relation<'a>>,
+    model: LayerKind,
+    edges: EdgeInput,
+) -> std::result::Result<AggregateKind, String> {
     let kind = match (model, edges) {
-        (LayerKind::Sage, EdgeInput::Nothing) => AggregateKind::Mean,
+        (LayerKind::Sage | LayerKind::Rsage, EdgeInput::Nothing) => AggregateKind::Mean,
         (LayerKind::Gcn, EdgeInput::Nothing) => AggregateKind::Gcn,
         (LayerKind::Gin, EdgeInput::Nothing) => AggregateKind::Sum,
         (LayerKind::Sage, EdgeInput::Weights) => AggregateKind::WeightedMean,
@@ -162,14 +192,14 @@ fn possible(store: &Store, model: LayerKind, edges: EdgeInput) -> std::result::R
             return Err(format!("the first layer of {other} does not aggregate features by mean or sum"));
         }
     };
-    if store.manifest().stored_features().is_none() {
-        return Err("the features of the store are computed, not stored".into());
+    match relations.into_iter().any(|relation| relation.sources.manifest().stored_features().is_none()) {
+        true => Err("the features of the store are computed, not stored".into()),
+        false => Ok(kind),
     }
-    Ok(kind)
 }
 
 fn make(
-    store: &Store,
+    graph: &Graph,
     kind: AggregateKind,
     with_features: bool,
     config: &TrainConfig,
@@ -182,7 +212,12 @@ fn make(
         budget: Budget { memory: PREAGGREGATION.bytes(config.memory.0), threads: config.threads() },
         replace: false,
     };
-    preaggregate(store, &options, progress)?;
+    for number in 0..graph.relations().len() {
+        let relation = graph.relation(number);
+        if Aggregates::open(relation, kind)?.is_none() {
+            preaggregate(relation, &options, progress)?;
+        }
+    }
     // Its threads are gone. Their heaps would stay for the whole run.
     release_memory();
     Ok(())

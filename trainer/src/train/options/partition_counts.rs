@@ -1,14 +1,12 @@
 //! The numbers of partitions that are `auto`: chosen from the memory and the store, and kept by a resumed run.
 
-use std::sync::Arc;
-
 use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
     config::{Auto, HaloMode, TrainConfig},
 };
 use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use serde::{Deserialize, Serialize};
 
 use super::loader_options::loader_options;
@@ -28,7 +26,7 @@ impl ChosenNumbers {
     /// The numbers of a run. A run that continues `from` a checkpoint keeps its numbers: the memory may have changed since. All ranks have
     /// the numbers of rank 0.
     pub fn of_run(
-        store: &Arc<Store>,
+        graph: &Graph,
         config: &TrainConfig,
         knows_first_hop: bool,
         from: Option<&RunState>,
@@ -39,21 +37,21 @@ impl ChosenNumbers {
             return Ok(Self { partitions, concurrent, reason: None });
         }
         match processes.with_slices() {
-            Some(_) => Self::choose(store, config, knows_first_hop, processes),
+            Some(_) => Self::choose(graph, config, knows_first_hop, processes),
             None => {
-                processes.broadcast("numbers of partitions", || Self::choose(store, config, knows_first_hop, processes))
+                processes.broadcast("numbers of partitions", || Self::choose(graph, config, knows_first_hop, processes))
             }
         }
     }
 
     /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks
     /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
-    fn choose(store: &Arc<Store>, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
+    fn choose(graph: &Graph, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
         let requested = [config.partitions.value(), config.concurrent.value()];
         if let [Some(partitions), Some(concurrent)] = requested {
             return Ok(Self { partitions, concurrent, reason: None });
         }
-        let edges = edge_data::stored(store).input(config)?;
+        let edges = edge_data::of_graph(graph).input(config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
         let host_numbers = requested.map(|number| Some(share_of_host(number?, share.workers(), workers)));
         let options = NumberOptions {
@@ -68,7 +66,7 @@ impl ChosenNumbers {
             ..loader_options(config, None, edges)?
         };
         loader.minibatches.sampler = edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into();
-        let mut chosen = PartitionNumbers::choose(store, &loader, &options)?;
+        let mut chosen = PartitionNumbers::choose(graph, &loader, &options)?;
         if let Some(group) = processes.with_slices() {
             let rank_numbers = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));
             let rank_choices = group.gather_all("numbers of partitions", rank_numbers)?;

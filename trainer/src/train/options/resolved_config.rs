@@ -1,6 +1,6 @@
 //! The options of a run, with a value for each `auto`.
 
-use std::{num::NonZeroUsize, ops::Deref, path::PathBuf, sync::Arc};
+use std::{num::NonZeroUsize, ops::Deref, path::PathBuf};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::size::ByteSize;
@@ -8,7 +8,7 @@ use grappa_run::{
     checkpoint::RunState,
     config::{self, Auto, Evaluate, TrainConfig},
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use tch::Device;
 
 use super::partition_counts::ChosenNumbers;
@@ -33,7 +33,7 @@ pub(crate) struct ResolvedConfig {
 impl ResolvedConfig {
     /// Resolves the `requested` options. A run that continues `from` a checkpoint keeps what was chosen at its start. All ranks must call it.
     pub fn new(
-        store: &Arc<Store>,
+        graph: &Graph,
         requested: TrainConfig,
         from: Option<&RunState>,
         aggregates: Option<AggregateKind>,
@@ -42,8 +42,8 @@ impl ResolvedConfig {
         processes: &Processes,
     ) -> Result<Self> {
         config::check(&requested)?;
-        let numbers = ChosenNumbers::of_run(store, &requested, aggregates.is_some(), from, processes)?;
-        let edges = edge_data::stored(store).input(&requested)?;
+        let numbers = ChosenNumbers::of_run(graph, &requested, aggregates.is_some(), from, processes)?;
+        let edges = edge_data::of_graph(graph).input(&requested)?;
         let mut options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
@@ -52,7 +52,11 @@ impl ResolvedConfig {
                 requested
                     .memory
                     .0
-                    .saturating_sub(edge_data::weight_sum_bytes(store.manifest().nodes, requested.model, edges))
+                    .saturating_sub(edge_data::weight_sum_bytes(
+                        graph.node_types()[0].manifest().nodes,
+                        requested.model,
+                        edges,
+                    ))
                     .max(1),
             ),
             // Methods train in memory, and an exact evaluation is one more pass.
@@ -63,7 +67,7 @@ impl ResolvedConfig {
             ..requested.clone()
         };
         config::check(&options)?;
-        options.memory.0 -= links::budgeted_bytes(&options, store, processes.count())?;
+        options.memory.0 -= links::budgeted_bytes(&options, &graph.node_types()[0], processes.count())?;
         Ok(Self { requested, options, aggregates, device, folder, reason: numbers.reason })
     }
 

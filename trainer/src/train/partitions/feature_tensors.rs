@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grappa_sampling::feed::{Batch, FeatureBuffer, OutputDtype};
+use grappa_sampling::feed::{Batch, FeatureBuffer, OutputDtype, RowContent};
 use tch::{Device, Kind, Tensor};
 
 use crate::{
@@ -10,22 +10,50 @@ use crate::{
     shim::{Values, view_memory},
 };
 
-/// The features of a batch's nodes, `[nodes, dim]`, on a device, then their aggregates if there are any. On a processor nothing is
-/// copied: the tensors are views of the batch and keep it alive.
-///
-/// # Panics
-/// If the batch has no features.
-pub fn tensors(batch: &Arc<Batch>, device: Device) -> Vec<Tensor> {
-    let rows = features(batch);
-    let kind = match rows.dtype() {
-        OutputDtype::F32 => Kind::Float,
-        OutputDtype::Bf16 => Kind::BFloat16,
-    };
-    let all = view_memory(batch.clone(), rows.columns() * rows.rows(), rows.dim(), kind);
-    let all = send(all, device);
-    let nodes = rows.rows() as i64;
-    let columns = 0..rows.columns() as i64;
-    columns.map(|column| all.narrow(0, column * nodes, nodes)).collect()
+/// The feature rows of a batch.
+pub(crate) struct FeatureTensors {
+    /// The features of the nodes of each type, `[nodes, dim]`; of no columns for types without features.
+    pub own: Vec<Tensor>,
+    /// For each relation, their aggregates for the nodes of its destinations' type, if the batch has them.
+    pub aggregates: Vec<Tensor>,
+}
+
+impl FeatureTensors {
+    /// The rows of a batch on a device. On a processor nothing is copied: the tensors are views of the batch and keep it alive.
+    ///
+    /// # Panics
+    /// If the batch has no features.
+    pub fn from_batch(batch: &Arc<Batch>, relations: usize, device: Device) -> Self {
+        let rows = features(batch);
+        let kind = match rows.dtype() {
+            OutputDtype::F32 => Kind::Float,
+            OutputDtype::Bf16 => Kind::BFloat16,
+        };
+        let values = rows.shapes().map(|(.., [rows, dim])| rows * dim).sum();
+        let all = send(view_memory(batch.clone(), values, 1, kind).view([-1]), device);
+        let nodes = batch.minibatches().iter().map(|minibatch| minibatch.nodes.len() as i64);
+        let mut own: Vec<Tensor> = nodes.map(|nodes| Tensor::empty([nodes, 0], (kind, device))).collect();
+        let mut aggregates = Vec::new();
+        let mut start = 0;
+        for (node_type, content, [rows, dim]) in rows.shapes() {
+            let values = (rows * dim) as i64;
+            let matrix = all.narrow(0, start, values).view([rows as i64, dim as i64]);
+            start += values;
+            match content {
+                RowContent::Features => own[node_type] = matrix,
+                RowContent::Aggregates(relation) => {
+                    aggregates.resize_with(relations, || Tensor::empty([0, 0], (kind, device)));
+                    aggregates[relation] = matrix;
+                }
+            }
+        }
+        Self { own, aggregates }
+    }
+
+    /// All tensors.
+    pub fn all(&self) -> impl Iterator<Item = &Tensor> {
+        self.own.iter().chain(&self.aggregates)
+    }
 }
 
 fn features(batch: &Batch) -> &FeatureBuffer {

@@ -19,12 +19,12 @@ use std::{
 use grappa_io::workers;
 use grappa_sampling::{
     feed::{self, Batch, BatchPlace, PartitionBatches, RegisterMemory},
-    sample::coverage,
+    sample::{Minibatch, coverage_of_types},
 };
 use tch::{Device, Tensor};
 
 use super::correction;
-use super::feature_tensors;
+use super::feature_tensors::FeatureTensors;
 use crate::train::{
     data::training_data::TrainingData, inference::historical::HistoricalRows, links::PairTensors,
     options::resolved_config::ResolvedConfig,
@@ -95,31 +95,43 @@ pub(crate) struct Tensors {
 
 /// The part of a batch that every forward pass takes, on the device.
 pub(crate) struct ModelTensors {
-    /// Features of the nodes, `[nodes, dim]`, then their aggregates if the first layer takes them.
-    pub rows: Vec<Tensor>,
+    /// Features of the nodes, and their aggregates if the first layer takes them.
+    pub rows: FeatureTensors,
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     degrees: Option<Tensor>,
     /// [`ModelTensors::rows`], combined or normalized as the first layer does before it uses parameters, if several passes use them.
-    first: Option<Tensor>,
-    pub blocks: Vec<Block>,
+    first: Option<FirstRows>,
+    /// By hop, and by relation.
+    pub blocks: Vec<Vec<Block>>,
+}
+
+/// The input of the first layer after what it does before it uses parameters.
+enum FirstRows {
+    /// Features and aggregates.
+    Combined(Tensor),
+    /// The normalized features of each type.
+    Normalized(Vec<Tensor>),
 }
 
 impl ModelTensors {
     /// The input of the first layer.
     pub fn input(&self) -> Input<'_> {
-        match (&self.rows[..], &self.first) {
-            ([_, _], Some(combined)) => Input::Combined(combined),
-            ([own, neighbors], None) => Input::Aggregated { own, neighbors, degrees: self.degrees.as_ref() },
-            (_, Some(normalized)) => Input::NormalizedFeatures(normalized),
-            (rows, None) => Input::Features(&rows[0]),
+        let FeatureTensors { own, aggregates } = &self.rows;
+        match &self.first {
+            Some(FirstRows::Combined(combined)) => Input::Combined(combined),
+            Some(FirstRows::Normalized(normalized)) => Input::NormalizedFeatures(normalized),
+            None if aggregates.is_empty() => Input::Features(own),
+            None => Input::Aggregated { own, neighbors: aggregates, degrees: self.degrees.as_ref() },
         }
     }
 
     /// Prepares the input for more passes.
     fn prepare(&mut self, model: &Model) {
-        self.first = match &self.rows[..] {
-            [own, neighbors] => model.combined(own, neighbors, self.degrees.as_ref()),
-            rows => Some(model.normalized_features(&rows[0])),
+        let FeatureTensors { own, aggregates } = &self.rows;
+        self.first = match &aggregates[..] {
+            [] => Some(FirstRows::Normalized(model.normalized_features(own))),
+            [neighbors] => model.combined(&own[0], neighbors, self.degrees.as_ref()).map(FirstRows::Combined),
+            _ => None,
         };
     }
 }
@@ -182,7 +194,7 @@ impl Loading {
     pub fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let parts = batches.places(batch.index()).to_vec();
-        let mut coverage = coverage(batch.minibatch());
+        let mut coverage = coverage_of_types(&self.data.shape, batch.minibatches()).swap_remove(self.data.target);
         if self.data.links().is_some() {
             let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
             coverage = vec![mean; batch.minibatch().links.positives.len()];
@@ -203,7 +215,10 @@ impl Loading {
         };
         let has_names = self.device() == Device::Cpu && self.config.has_dropout();
         Ok(Loaded {
-            names: has_names.then(|| Names::from_minibatch(batch.minibatch())),
+            names: has_names.then(|| {
+                let positions = self.data.graph.positions();
+                Names::from_minibatches(batch.minibatches(), |node_type| positions.range(node_type).start)
+            }),
             batch,
             parts,
             tensors,
@@ -223,21 +238,22 @@ impl Loading {
         factors: &[f32],
         (parts, batches): (&[BatchPlace], &PartitionBatches),
     ) -> Result<Tensors> {
-        let minibatch = batch.minibatch();
+        let minibatch = &batch.minibatches()[self.data.target];
         let mut model = self.model_tensors(batch)?;
         let historical = match &self.historical {
             Some(kept) => kept.of_batch(minibatch, &self.data.degrees, &self.config.fanouts(), self.device())?,
             None => Vec::new(),
         };
-        for (block, historical) in model.blocks.iter_mut().zip(&historical) {
+        for (blocks, historical) in model.blocks.iter_mut().zip(&historical) {
             if historical.is_some() {
-                block.set_historical();
+                blocks.iter_mut().for_each(Block::set_historical);
             }
         }
         if self.device() != Device::Cpu {
             // Seeds first, as the blocks are.
-            for (block, kind) in model.blocks.iter().zip(self.aggregates.iter().rev()) {
-                block.send(*kind, Scaling::HorvitzThompson, self.data.edges.features());
+            for (blocks, kind) in model.blocks.iter().zip(self.aggregates.iter().rev()) {
+                let features = self.data.edges.features();
+                blocks.iter().for_each(|block| block.send(*kind, Scaling::HorvitzThompson, features));
             }
         }
         Ok(Tensors {
@@ -258,16 +274,16 @@ impl Loading {
 
     /// The tensors of a batch for a forward pass.
     pub fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
-        let minibatch = batch.minibatch();
         let degrees = match self.aggregates[0] {
-            Aggregate::Gcn => Some(self.data.degrees.of_gcn(&minibatch.nodes)?),
+            Aggregate::Gcn => Some(self.data.degrees.of_gcn(&batch.minibatch().nodes)?),
             _ => None,
         };
+        let (shape, device) = (&self.data.shape, self.device());
         Ok(ModelTensors {
-            rows: feature_tensors::tensors(batch, self.device()),
-            degrees: degrees.as_ref().map(|degrees| send(Tensor::from_slice(degrees), self.device())),
+            rows: FeatureTensors::from_batch(batch, shape.relations.len(), device),
+            degrees: degrees.as_ref().map(|degrees| send(Tensor::from_slice(degrees), device)),
             first: None,
-            blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device()),
+            blocks: Block::of_minibatches(shape, batch.minibatches(), degrees.as_deref(), device),
         })
     }
 
@@ -287,12 +303,14 @@ impl Loaded {
 
     /// Prepares the batch for the same step of other epochs. Gives it up if it takes more than `memory_max` bytes, besides the features.
     pub fn kept(mut self, model: &Model, memory_max: u64) -> Option<Self> {
-        let minibatch = self.batch.minibatch();
-        let rows = &self.tensors.model.rows[0];
-        let features: usize = minibatch.blocks.iter().map(|block| block.edge_features.len()).sum();
-        let bytes =
-            size_of::<f32>() * 2 * features + BYTES_OF_EDGE * minibatch.edges() + BYTES_OF_NODE * minibatch.nodes.len();
-        if (bytes + rows.numel() * rows.kind().elt_size_in_bytes()) as u64 > memory_max {
+        let of_type = |minibatch: &Minibatch| {
+            let features: usize = minibatch.blocks.iter().map(|block| block.edge_features.len()).sum();
+            size_of::<f32>() * 2 * features + BYTES_OF_EDGE * minibatch.edges() + BYTES_OF_NODE * minibatch.nodes.len()
+        };
+        let bytes: usize = self.batch.minibatches().iter().map(of_type).sum();
+        let own = self.tensors.model.rows.own.iter();
+        let features: usize = own.map(|rows| rows.numel() * rows.kind().elt_size_in_bytes()).sum();
+        if (bytes + features) as u64 > memory_max {
             return None;
         }
         self.tensors.model.prepare(model);
@@ -321,9 +339,9 @@ impl Tensors {
         let historical = self.historical.iter().flatten();
         self.model
             .rows
-            .iter()
+            .all()
             .chain(&self.model.degrees)
-            .chain(self.model.blocks.iter().flat_map(Block::sent))
+            .chain(self.model.blocks.iter().flatten().flat_map(Block::sent))
             .chain(historical.flat_map(HistoricalEmbeddings::tensors))
             .chain([&self.factors])
             .chain(self.truth.all())

@@ -1,6 +1,6 @@
 //! The partitions of a super-epoch, and the loader of their minibatches.
 
-use std::{slice, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use grappa_formats::assignment::Assignment;
 use grappa_io::progress::Progress;
@@ -12,7 +12,7 @@ use grappa_sampling::{
     policy::SAMPLED_EDGE_WORK,
     sample::Minibatch,
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 
 use super::loaded_batch::{DeviceCopy, Loaded, Loading};
 use crate::train::options::loader_options::loader_options;
@@ -55,10 +55,10 @@ impl OpenPartitions {
         options.rows.register = device_copy.memory();
         options.minibatches.links = data.links().map(|links| links.task.clone());
         Ok(Self {
-            loader: Loader::new(&data.store, options),
+            loader: Loader::of_graph(&data.graph, options),
             device_copy: Arc::new(device_copy),
             super_epoch: None,
-            generation: data.store.generation(),
+            generation: data.graph.assignment().generation(),
             epoch_work: None,
             halo_bytes: 0,
             repeated: None,
@@ -88,8 +88,11 @@ impl OpenPartitions {
         if data.links().is_some() {
             return Ok(self.loader.partition(assignment, &Seeds::All, progress)?);
         }
-        let seeds =
-            Seeds::OfHost { nodes: data.splits.train().clone(), of_partitions: processes.hosts.seeds(assignment) };
+        let nodes = match data.positions(data.splits.train()) {
+            Cow::Borrowed(_) => data.splits.train().clone(),
+            Cow::Owned(positions) => Arc::new(positions),
+        };
+        let seeds = Seeds::OfHost { nodes, of_partitions: processes.hosts.seeds(assignment) };
         Ok(self.loader.partition(assignment, &seeds, progress)?)
     }
 
@@ -135,39 +138,43 @@ impl OpenPartitions {
     }
 
     /// Notes that everything about the partitions of a super-epoch is known.
-    pub fn opened(&mut self, super_epoch: u64, assignment: &Assignment, store: &Store) {
-        self.halo_bytes += self.bytes_of_halo_lists(store);
+    pub fn opened(&mut self, super_epoch: u64, assignment: &Assignment, graph: &Graph) {
+        self.halo_bytes += self.bytes_of_halo_lists(graph);
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
     }
 
     /// Bytes of the sampled in-neighbors that the partitions of this process got: lists of node ids, and the features of in-neighbors.
-    fn bytes_of_halo_lists(&self, store: &Store) -> u64 {
+    fn bytes_of_halo_lists(&self, graph: &Graph) -> u64 {
         /// A node id on disk has 40 bits.
         const ID_BYTES: u64 = 5;
         let Some(lists) = self.loader.halo_lists() else {
             return 0;
         };
-        let features = store.manifest().features.as_ref();
-        let row_bytes = features.map_or(0, |features| u64::from(features.row_stride));
-        lists.given.listed * ID_BYTES + lists.given.rows * row_bytes
+        let types = graph.node_types().iter().zip(&lists.given.rows);
+        let row_bytes = types.map(|(store, rows)| {
+            let features = store.manifest().features.as_ref();
+            rows * features.map_or(0, |features| u64::from(features.row_stride))
+        });
+        lists.given.listed * ID_BYTES + row_bytes.sum::<u64>()
     }
 
-    /// The work of training an epoch in all processes, in the unit of [`Needed::work`](crate::train::inference::Needed::work). Counts the edges of
+    /// The work of training an epoch in all processes, in the unit of [`Needed::work`](crate::train::inference::Needed::work), of a graph with this number of node types. Counts the edges of
     /// the first step of the open partitions, unless they were counted before.
-    pub fn work_of_epoch(&mut self, processes: &Processes, progress: &dyn Progress) -> Result<f64> {
+    pub fn work_of_epoch(&mut self, types: usize, processes: &Processes, progress: &dyn Progress) -> Result<f64> {
         if let Some(work) = self.epoch_work {
             return Ok(work);
         }
         let all = self.loader.all_batches(0);
         let steps = all.batches();
         let served = all.served();
-        let mut minibatch = Minibatch::default();
+        let mut minibatches = vec![Minibatch::default(); types];
         if served.batches() > 0 && served.places(0)[0].step == 0 {
-            served.sample(0, &mut Default::default(), slice::from_mut(&mut minibatch))?;
+            served.sample(0, &mut Default::default(), &mut minibatches)?;
         }
         // Processes that divide the partitions sample as many together. Their nodes are fewer: the partitions of one process share nodes.
-        let mut sampled = [(minibatch.seeds + minibatch.edges()) as u64];
+        let sizes = minibatches.iter().map(|minibatch| minibatch.seeds + minibatch.edges());
+        let mut sampled = [sizes.sum::<usize>() as u64];
         processes.sum(&mut sampled, progress)?;
         let work = SAMPLED_EDGE_WORK * sampled[0] as f64 * steps as f64;
         self.epoch_work = Some(work);
@@ -207,14 +214,14 @@ pub(crate) fn expands_halo(config: &ResolvedConfig, uses_history: bool) -> bool 
 /// If a partition would have no chunk, or the file cannot be written. A full disk is a warning.
 pub(crate) fn assign(
     config: &ResolvedConfig,
-    store: &Store,
+    graph: &Graph,
     processes: &Processes,
     super_epoch: u64,
     warnings: &mut Vec<String>,
 ) -> Result<Assignment> {
     let hosts = &processes.hosts;
     if config.partitions() == 1 && hosts.count() == 1 {
-        return Ok(Assignment::whole(store.chunks().chunks()));
+        return Ok(Assignment::whole(graph.positions().chunks().chunks()));
     }
     let options = RepartitionOptions {
         partitions: config.partitions(),

@@ -13,7 +13,7 @@ use grappa_run::{
     folder::CHECKPOINTS,
 };
 use grappa_storage::{
-    Store,
+    Graph,
     aggregates::{Aggregates, folder},
 };
 
@@ -26,17 +26,17 @@ use crate::{
     train::{data::edge_data, options::first_hop},
 };
 
-/// Names and values that must be the same on all ranks that train `store`. Their options are compared by [`agree_on_options`].
+/// Names and values that must be the same on all ranks that train a graph. Their options are compared by [`agree_on_options`].
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn hello(store: &Store) -> Result<Hello> {
+pub fn hello(graph: &Graph) -> Result<Hello> {
     let version = format!("{} with libtorch {}", env!("CARGO_PKG_VERSION"), runtime::libtorch_version());
     let mut same =
-        vec![("program's version".to_owned(), version), ("store's digest".to_owned(), comparable_digest(store)?)];
-    if !store.manifest().is_whole() {
+        vec![("program's version".to_owned(), version), ("store's digest".to_owned(), comparable_digest(graph)?)];
+    if !graph.is_whole() {
         // A rank cannot make them.
-        let kinds = AggregateKind::ALL.into_iter().filter(|&kind| folder(store, kind).exists());
+        let kinds = AggregateKind::ALL.into_iter().filter(|&kind| folder(&graph.relations()[0], kind).exists());
         let names: Vec<&str> = kinds.map(AggregateKind::name).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         // Last: they differ, too, if the other rank has the whole store.
@@ -97,15 +97,15 @@ pub fn agree_on_checkpoint(
 /// pre-aggregated features, the first rank of each host makes them.
 pub fn agree_on_first_hop(
     group: Option<&ProcessGroup>,
-    store: &Store,
+    graph: &Graph,
     config: &TrainConfig,
     from: Option<&RunState>,
     watcher: &mut dyn Watcher,
 ) -> Result<Option<AggregateKind>> {
     let Some(group) = group else {
-        return chosen_first_hop(store, config, from, watcher);
+        return chosen_first_hop(graph, config, from, watcher);
     };
-    let chosen = group.in_turn("first hop", || chosen_first_hop(store, config, from, watcher))?;
+    let chosen = group.in_turn("first hop", || chosen_first_hop(graph, config, from, watcher))?;
     let first_has_choice = group.share("choice", || Ok(chosen.is_some()))?;
     if chosen.is_some() != first_has_choice {
         let names = ["sampled", "pre-aggregated"];
@@ -121,7 +121,7 @@ pub fn agree_on_first_hop(
 
 /// [`agree_on_first_hop`] of this rank alone.
 fn chosen_first_hop(
-    store: &Store,
+    graph: &Graph,
     config: &TrainConfig,
     from: Option<&RunState>,
     watcher: &mut dyn Watcher,
@@ -131,23 +131,25 @@ fn chosen_first_hop(
         config.first_hop = first_hop::of_run(state);
     }
     let mut warnings = Vec::new();
-    let before = first_hop::known(store, config.model, edge_data::stored(store).input(&config)?)?.is_some();
+    let before = first_hop::are_known(graph, config.model, edge_data::of_graph(graph).input(&config)?)?;
     let chosen =
-        first_hop::choose(store, &config, watcher.progress(), &mut |message| warnings.push(message.to_owned()));
+        first_hop::choose(graph, &config, watcher.progress(), &mut |message| warnings.push(message.to_owned()));
     warnings.iter().for_each(|warning| watcher.warn(warning));
     if let Ok(Some(kind)) = chosen
-        && let Some(aggregates) = Aggregates::open(store, kind)?
+        && let Some(aggregates) = first_hop::opened(graph, kind)?
     {
         if !before {
             watcher.tell(&format!(
                 "pre-aggregated features ({kind}, {}) are in the store now; other runs use them too",
-                ByteSize(aggregates.bytes())
+                ByteSize(aggregates.iter().map(Aggregates::bytes).sum())
             ));
-        } else if first_hop::lacks_features(store, &aggregates, config.memory.0)? {
+        } else if let ([aggregates], false) = (&aggregates[..], graph.has_types())
+            && first_hop::lacks_features(&graph.node_types()[0], aggregates, config.memory.0)?
+        {
             watcher.tell(&format!(
                 "features and pre-aggregated features exceed --memory and are in different files: epochs read half as much after \
                  `grappa-store preaggregate {} --kind {kind} --with-features --replace`",
-                store.path().display()
+                graph.path().display()
             ));
         }
     }

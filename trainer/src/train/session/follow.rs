@@ -25,7 +25,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use grappa_run::{checkpoint::RunState, stages::StageClock};
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use tch::Device;
 
 use super::agreement::score_of_first;
@@ -46,7 +46,7 @@ use crate::{
 /// # Errors
 /// As [`train`](super::train()), and if another rank has left or cannot be reached.
 pub fn follow(
-    store: Arc<Store>,
+    graph: impl Into<Graph>,
     setup: TrainSetup,
     folder: &Path,
     device: Device,
@@ -55,7 +55,7 @@ pub fn follow(
 ) -> Result<()> {
     catch_out_of_memory(OUT_OF_MEMORY, || {
         let run = NewRun {
-            store,
+            graph: graph.into(),
             setup: TrainSetup { group: Some(group.clone()), ..setup },
             device,
             folder: folder.to_owned(),

@@ -12,7 +12,7 @@ use grappa_run::{
     schema::Match,
     stages::{Stage, StageSeconds},
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 
 use super::watcher::Watcher;
 use crate::{Error, Result};
@@ -21,10 +21,14 @@ use crate::{Error, Result};
 const RISE_NOTED: f64 = 1.5;
 
 /// Refuses a store that is not the one of the run in `folder`. `digest` identifies the store, or what all hosts train on.
-pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest: u64) -> Result<()> {
+pub(super) fn check_store(folder: &Path, state: &RunState, graph: &Graph, digest: u64) -> Result<()> {
     if state.store_digest == digest {
         return Ok(());
     }
+    if graph.has_types() {
+        return Err(other_store());
+    }
+    let store = &graph.node_types()[0];
     let (run, found) = (folder::schema_of(folder, state)?, store.schema()?);
     let features = ("features", Match::of_features(&run, &found));
     for (kind, matched) in [features, ("classes", Match::from_names(&run.classes, &found.classes))] {
@@ -43,11 +47,15 @@ pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest
     {
         state.check_store(features.dim.into(), labels.classes.into())?;
     }
-    Err(Error::WrongStore(
+    Err(other_store())
+}
+
+fn other_store() -> Error {
+    Error::WrongStore(
         "the store is not the one that the run was trained on, or hosts have other chunks of its graph; use that store and those \
          chunks, or start a new run"
             .into(),
-    ))
+    )
 }
 
 /// Checks the best model of the run that continues from `latest`. If it is missing or damaged, it is written again if `latest` has its

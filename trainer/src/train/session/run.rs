@@ -132,8 +132,8 @@ impl RunInProgress<'_, '_> {
                 let trainer = &self.trainer;
                 let seconds = trainer.evaluations.seconds_of(None, trainer.config.model);
                 tell_if_long("an evaluation", seconds, watcher);
-                let manifest = trainer.data.store.manifest();
-                let is_large = manifest.nodes + manifest.edges >= LARGE_GRAPH;
+                let graph = &trainer.data.graph;
+                let is_large = graph.positions().chunks().nodes() + graph.edges() >= LARGE_GRAPH;
                 seconds.map_or(is_large, |seconds| seconds > LONG_EVALUATION_SECONDS)
             }
         };

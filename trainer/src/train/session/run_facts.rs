@@ -7,6 +7,7 @@ use grappa_io::size::count;
 use grappa_report::{Fact, RunFacts};
 use grappa_run::config::{Auto, Compress, DeviceChoice, Evaluate, FirstHop, HaloMode};
 use grappa_sampling::partition::HeldChunk;
+use grappa_storage::Graph;
 use tch::Device;
 use time::OffsetDateTime;
 
@@ -24,10 +25,20 @@ pub(crate) fn facts(trainer: &Trainer, command: &str, started: SystemTime) -> Ru
 }
 
 fn dataset(trainer: &Trainer) -> Vec<Fact> {
-    let manifest = trainer.data.store.manifest();
+    let (graph, manifest) = (&trainer.data.graph, trainer.data.store.manifest());
     let trained: Vec<HeldChunk> = trainer.processes.hosts.trained().map(|(_, counts)| counts).collect();
-    let edges = edges(manifest, trained.iter().map(|counts| counts.edges).sum());
-    let mut facts = vec![("nodes", count(manifest.nodes)), ("edges", edges)];
+    let edges = edges(graph, trained.iter().map(|counts| counts.edges).sum());
+    let nodes = graph.positions().chunks().nodes();
+    let mut facts = vec![("nodes", count(nodes)), ("edges", edges)];
+    if graph.has_types() {
+        let names = |names: Vec<&str>| format!("{} ({})", names.len(), names.join(", "));
+        let types = graph.manifest().node_types.iter().map(|node_type| &*node_type.name);
+        let relations: Vec<String> =
+            (0..graph.relations().len()).map(|number| graph.manifest().relation_name(number)).collect();
+        facts.push(("node types", names(types.collect())));
+        facts.push(("relations", names(relations.iter().map(String::as_str).collect())));
+        facts.push(("learned type", graph.manifest().node_types[trainer.data.target].name.clone()));
+    }
     if let Some(features) = &manifest.features {
         facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));
     }
@@ -39,7 +50,7 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
     }
     let chunks = match trainer.processes.hosts.has_all() {
         true => trained.len().to_string(),
-        false => format!("{} of {}", trained.len(), manifest.chunks.len()),
+        false => format!("{} of {}", trained.len(), graph.positions().chunks().chunks()),
     };
     facts.push(("chunks", chunks));
     if trainer.processes.hosts.count() > 1 {
@@ -116,9 +127,10 @@ pub(crate) fn chosen(trainer: &Trainer) -> BTreeMap<&'static str, String> {
 }
 
 /// Describes `edges` edges.
-fn edges(manifest: &Manifest, edges: u64) -> String {
-    let undirected = if manifest.edge_options.undirected { ", both directions" } else { "" };
-    let weighted = if manifest.weighted { ", weighted" } else { "" };
+fn edges(graph: &Graph, edges: u64) -> String {
+    let any = |is: fn(&Manifest) -> bool| graph.relations().iter().any(|relation| is(relation.manifest()));
+    let undirected = if any(|manifest| manifest.edge_options.undirected) { ", both directions" } else { "" };
+    let weighted = if any(|manifest| manifest.weighted) { ", weighted" } else { "" };
     format!("{}{undirected}{weighted}", count(edges))
 }
 

@@ -1,9 +1,6 @@
 //! The start of a run, on all ranks: a trainer with new parameters, or with the state of a checkpoint.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use grappa_formats::schema::Schema;
 use grappa_io::machine::memory_limit;
@@ -14,7 +11,7 @@ use grappa_run::{
     model::ModelOptions,
     stages::{Stage, StageClock},
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use tch::Device;
 
 use super::agreement::{agree_on_checkpoint, agree_on_first_hop};
@@ -23,7 +20,7 @@ use super::{resume, watcher::Watcher};
 use crate::{
     Error, Result,
     train::{
-        data::{edge_data, training_data::TrainingData},
+        data::{edge_data, training_data::TrainingData, types},
         links::LinkData,
         options::{advice, resolved_config::ResolvedConfig},
         ranks::Processes,
@@ -44,7 +41,7 @@ pub(super) struct RunWriter<'a> {
 
 /// A run to start.
 pub(super) struct NewRun {
-    pub store: Arc<Store>,
+    pub graph: Graph,
     pub setup: TrainSetup,
     pub device: Device,
     /// The folder of the run.
@@ -71,15 +68,15 @@ impl NewRun {
         watcher: &mut dyn Watcher,
     ) -> Result<StartedRun> {
         let found = agree_on_checkpoint(self.setup.group.as_deref(), &self.folder, found)?;
-        let (store, TrainSetup { config, method, group, warnings }) = (self.store, self.setup);
+        let (graph, TrainSetup { config, method, group, warnings }) = (self.graph, self.setup);
         let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
-        let processes = Processes::meet(&store, group, config.memory.0)?;
-        let digest = processes.digest(&store)?;
+        let processes = Processes::meet(&graph, types::target(&graph, &config)?, group, config.memory.0)?;
+        let digest = processes.digest(&graph)?;
         if let (Some(state), Some(writer)) = (from, writer) {
-            resume::check_store(writer.folder.path(), state, &store, digest)?;
+            resume::check_store(writer.folder.path(), state, &graph, digest)?;
         }
         // Before features are pre-aggregated, which may take hours.
-        let data = TrainingData::open(store, &config, &processes)?;
+        let data = TrainingData::open(graph, &config, &processes)?;
         let mut schema = data.store.schema()?;
         if data.links().is_some() {
             // Outputs are embeddings, and no classes.
@@ -107,9 +104,9 @@ impl NewRun {
             processes.describe().iter().for_each(|hosts| watcher.tell(hosts));
         }
         self.clock.enter(Stage::Preaggregate);
-        let aggregates = agree_on_first_hop(processes.group.as_deref(), &data.store, &config, from, watcher)?;
+        let aggregates = agree_on_first_hop(processes.group.as_deref(), &data.graph, &config, from, watcher)?;
         self.clock.enter(Stage::Open);
-        let config = ResolvedConfig::new(&data.store, config, from, aggregates, self.device, self.folder, &processes)?;
+        let config = ResolvedConfig::new(&data.graph, config, from, aggregates, self.device, self.folder, &processes)?;
         if is_first {
             config.reason.iter().for_each(|reason| watcher.tell(reason));
         }
@@ -119,7 +116,7 @@ impl NewRun {
         let mut trainer = Trainer::of_processes(config, data, processes, method, warnings)?;
         trainer.clock = self.clock;
         if is_first {
-            let [used, warned] = edge_data::stored(&trainer.data.store).describe_use(&trainer.config);
+            let [used, warned] = edge_data::of_graph(&trainer.data.graph).describe_use(&trainer.config);
             used.iter().for_each(|message| watcher.tell(message));
             warned.iter().for_each(|message| watcher.warn(message));
         }
@@ -152,6 +149,7 @@ impl NewRun {
             }
             None => {
                 state.inputs = trainer.model().options().inputs as u64;
+                state.graph = trainer.model().options().graph.clone();
                 state.outputs = trainer.model().options().outputs as u64;
                 state.generation = trainer.generation();
                 state.note_task(task);
@@ -202,7 +200,7 @@ fn warn_of_limits(
         return Ok(());
     }
     if processes.group.is_none() {
-        let advice = advice::memory_advice(&data.store, config.aggregates, config.memory)?;
+        let advice = advice::memory_advice(&data.graph, config.aggregates, config.memory)?;
         advice.iter().for_each(|advice| watcher.tell(advice));
     }
     if processes.is_first() {

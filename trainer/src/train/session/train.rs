@@ -1,7 +1,6 @@
 //! Training on rank 0, or on the only process.
 
 use std::{
-    sync::Arc,
     thread,
     time::{Instant, SystemTime},
 };
@@ -13,7 +12,7 @@ use grappa_run::{
     stages::StageClock,
     summary::Summary,
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 use tch::Device;
 
 use super::{
@@ -25,7 +24,7 @@ use super::{
 };
 use crate::{Result, runtime::catch_out_of_memory, train::step::full_graph::TrainSetup};
 
-/// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint. In a group, this is
+/// Trains a model on a graph in `folder`. With `resume`, continues the run in the folder from its last checkpoint. In a group, this is
 /// rank 0; the other ranks call [`follow`](super::follow()).
 ///
 /// # Errors
@@ -36,7 +35,7 @@ use crate::{Result, runtime::catch_out_of_memory, train::step::full_graph::Train
 /// checkpoint is written. An evaluation, an exact inference or a pre-aggregation is aborted. The error is then
 /// [`Error::Stopped`](crate::Error::Stopped). A resumed run computes the same as one without the stop.
 pub fn train(
-    store: Arc<Store>,
+    graph: impl Into<Graph>,
     setup: impl Into<TrainSetup>,
     folder: &RunFolder,
     resume: bool,
@@ -45,7 +44,7 @@ pub fn train(
 ) -> Result<Summary> {
     let process = (watcher.command(), SystemTime::now() - watcher.started());
     let run = NewRun {
-        store,
+        graph: graph.into(),
         setup: setup.into(),
         device,
         folder: folder.path().to_owned(),

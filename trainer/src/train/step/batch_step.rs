@@ -11,7 +11,6 @@ use grappa_run::{
     model::Task,
     stages::{Stage, StageClock},
 };
-use grappa_storage::Store;
 use tch::{Kind, Tensor};
 
 use super::learner::{Learner, Objective, StepOptions};
@@ -50,23 +49,27 @@ pub(crate) struct BatchSums {
 }
 
 impl BegunStep {
-    /// The results of a step. Waits until a GPU has computed them. `store` has the names of nodes for errors.
-    pub fn results(&self, store: &Store) -> Result<BatchSums> {
+    /// The results of a step. Waits until a GPU has computed them. `data` has the names of nodes for errors.
+    pub fn results(&self, data: &TrainingData) -> Result<BatchSums> {
         let [loss, right] = self.arriving.values();
         match loss.is_finite() {
             true => Ok(BatchSums { loss, coverage: self.coverage, right: right as i64 }),
-            false => Err(self.not_finite(store)),
+            false => Err(self.not_finite(data)),
         }
     }
 
     /// The error for a loss that is not finite. It names the first node of the batch whose features are not finite; if there
     /// is none, training has diverged.
-    fn not_finite(&self, store: &Store) -> Error {
+    fn not_finite(&self, data: &TrainingData) -> Error {
         let batch = &self.batch;
-        let node = batch.tensors.model.rows.iter().find_map(|rows| {
+        let rows = &batch.tensors.model.rows;
+        let destinations = data.shape.relations.iter().map(|relation| relation.destination);
+        let matrices = rows.own.iter().enumerate().chain(destinations.zip(&rows.aggregates));
+        let node = matrices.into_iter().find_map(|(node_type, rows)| {
             let wrong = rows.isfinite().all_dim(1, false).logical_not().nonzero();
             let index = (wrong.size()[0] > 0).then(|| wrong.int64_value(&[0, 0]) as usize)?;
-            Some(store.ids().name(batch.batch.minibatch().nodes[index]))
+            let node = batch.batch.minibatches()[node_type].nodes[index];
+            Some(data.graph.node_types()[node_type].ids().name(node))
         });
         let remedy = match node {
             Some(node) => format!(
@@ -139,7 +142,7 @@ impl Learner {
             batch,
         };
         if !overlaps {
-            begun.results(&data.store)?;
+            begun.results(data)?;
             clock.enter(Stage::Backward);
             weighted.backward();
         }

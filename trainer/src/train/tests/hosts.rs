@@ -211,7 +211,7 @@ fn hosts_agree_on_numbers_digests_and_moments() {
     };
     let moments = |trainer: &mut Trainer| {
         trainer.measure(&Silent).unwrap();
-        let (mean, deviation) = trainer.learner.model.feature_moments().unwrap();
+        let (mean, deviation) = trainer.learner.model.feature_moments(0).unwrap();
         Vec::<f32>::try_from(Tensor::cat(&[mean, deviation], 0)).unwrap()
     };
     let mut alone = prepared(&slices.whole, &config, folder.path(), None);
@@ -219,13 +219,14 @@ fn hosts_agree_on_numbers_digests_and_moments() {
     let found = as_ranks(RANKS, |group| {
         let store = slices.of_rank(group.place().rank);
         let mut trainer = prepared(store, &config, folder.path(), Some(group));
-        let splits = Splits::open(store, &trainer.processes).unwrap();
+        let graph = Graph::from_store(store);
+        let splits = Splits::open(&graph, 0, &trainer.processes).unwrap();
         let numbers = [trainer.config.partitions(), trainer.config.concurrent()];
         let found = moments(&mut trainer);
         let are_close = found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5);
         assert!(are_close && found.len() == expected.len(), "{found:?}, {expected:?}");
         let facts = run_facts::facts(&trainer, "", std::time::SystemTime::now()).dataset;
-        (numbers, trainer.processes.digest(store).unwrap(), trainer.processes.describe(), splits.of_all(), facts)
+        (numbers, trainer.processes.digest(&graph).unwrap(), trainer.processes.describe(), splits.of_all(), facts)
     });
     assert!(found.iter().all(|of_rank| of_rank == &found[0]), "{found:?}");
     let (numbers, _, described, of_all, facts) = &found[0];

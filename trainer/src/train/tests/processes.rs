@@ -50,7 +50,8 @@ pub(super) fn prepared(
     folder: &Path,
     group: Option<Arc<ProcessGroup>>,
 ) -> Trainer {
-    let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
+    let aggregates =
+        first_hop::choose(&Graph::from(store.clone()), config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
     let mut trainer =

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use grappa_io::progress::Silent;
+use grappa_storage::Store;
 
 use super::*;
 use crate::{
@@ -38,7 +39,7 @@ fn options(partitions: Option<u32>, schedule: Schedule) -> NumberOptions {
 
 fn choose(store: &TestStore, memory: u64, given: (Option<u32>, Option<usize>)) -> Result<PartitionNumbers> {
     let store = Arc::new(Store::open(store.store.path()).unwrap());
-    PartitionNumbers::choose(&store, &loader(memory, given.1), &options(given.0, Schedule::Shuffle))
+    PartitionNumbers::choose(&store.into(), &loader(memory, given.1), &options(given.0, Schedule::Shuffle))
 }
 
 /// Bytes of the adjacency lists of the whole graph.
@@ -87,7 +88,7 @@ fn a_graph_that_does_not_fit_has_the_smallest_number_that_does() {
         for memory in [whole - 1, whole * 4 / 5, whole / 2, whole / 3] {
             let choose = |partitions| {
                 let opened = Arc::new(Store::open(store.store.path()).unwrap());
-                PartitionNumbers::choose(&opened, &loader(memory, None), &options(partitions, schedule))
+                PartitionNumbers::choose(&opened.clone().into(), &loader(memory, None), &options(partitions, schedule))
             };
             let chosen = choose(None).unwrap();
             let ListsPlace::InTurn(bytes) = chosen.lists else {
@@ -130,7 +131,7 @@ fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_it
     let opened = Arc::new(Store::open(store.store.path()).unwrap());
     let choose = |memory, workers, given: (Option<u32>, Option<usize>)| {
         let loader = LoaderOptions { share: Share::new(workers - 1, workers), ..loader(memory, given.1) };
-        PartitionNumbers::choose(&opened, &loader, &options(given.0, Schedule::Shuffle)).unwrap()
+        PartitionNumbers::choose(&opened.clone().into(), &loader, &options(given.0, Schedule::Shuffle)).unwrap()
     };
     let numbers = |chosen: PartitionNumbers| (chosen.partitions, chosen.concurrent, chosen.lists);
     for workers in [2, 3, 4] {
@@ -178,7 +179,7 @@ fn lists_that_no_number_fits_are_mapped_and_enough_memory_is_named() {
         let choose = |memory| {
             let opened = Arc::new(Store::open(store.store.path()).unwrap());
             let options = NumberOptions { expands_halo, ..options(None, Schedule::Sweep) };
-            PartitionNumbers::choose(&opened, &loader(memory, None), &options).unwrap()
+            PartitionNumbers::choose(&opened.clone().into(), &loader(memory, None), &options).unwrap()
         };
         let chosen = choose(memory);
         assert_eq!((chosen.partitions, chosen.concurrent), (1, 1));

@@ -6,7 +6,7 @@ use super::*;
 use crate::partition::{Schedule, assignment};
 
 fn chunk(i: u64) -> HeldChunk {
-    HeldChunk { nodes: 100 + i % 3, edges: 1000 + i * i % 97 * 50, seeds: 1 + i % 7 }
+    HeldChunk { node_type: 0, nodes: 100 + i % 3, edges: 1000 + i * i % 97 * 50, seeds: 1 + i % 7 }
 }
 
 /// A worker with some of `count` chunks.

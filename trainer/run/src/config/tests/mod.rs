@@ -18,7 +18,7 @@ use toml::{Table, Value};
 use super::*;
 use crate::{
     Error, Result,
-    model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
+    model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision, RelationAggregate},
 };
 
 /// No flags of the user.
@@ -45,6 +45,9 @@ fn error(file: &str) -> String {
 fn everything() -> TrainConfig {
     TrainConfig {
         task: TaskChoice::Classes,
+        target: Some("paper".into()),
+        relation_aggregate: RelationAggregate::Mean,
+        bases: Auto::Value(NonZeroUsize::new(4).unwrap()),
         loss: LossKind::CrossEntropy,
         focal_gamma: Auto::Value(1.5),
         huber_delta: Auto::Value(0.5),
@@ -243,7 +246,7 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
 #[test]
 fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
     for (file, expected) in grappa_skip::cases![
-        "model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer or pinsage";
+        "model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer, pinsage, rsage, rgcn, rgat or hgt";
         "epochs = 1\nlayers = -1", "RUN.toml:2:";
         "layers = 'two'", "layers is \"two\"; it must be a whole number, 0 or more, such as 2";
         "layers = -1", "layers is -1; it must be a whole number";

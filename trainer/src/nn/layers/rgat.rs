@@ -1,0 +1,109 @@
+//! GAT for each relation of a graph with types.
+
+use grappa_formats::random;
+use grappa_run::model::RelationAggregate;
+use tch::{Kind, Tensor};
+
+use super::{
+    heads::Heads,
+    layer::{Hop, Layer},
+    relations::{RelationInput, combined},
+};
+use crate::nn::{
+    aggregate_kind::Aggregate,
+    attention::{attend, sum_logits},
+    backend::Backend,
+    linear::{Dropout, Epilogue, float, linear},
+    parameters::{Builder, Start},
+    reduction::{Attention, Reduction},
+};
+
+/// PyTorch Geometric's HeteroConv of a GATConv without self-loops for each relation: the sum or the mean over relations of, for each head,
+/// the mean of `lin_src(x)` over the neighbors with attention weights
+/// softmax(leaky_relu(att_src lin_src(x_source) + att_dst lin_dst(x_destination))); plus a bias.
+#[derive(Debug)]
+pub(crate) struct Rgat {
+    heads: Heads,
+    relations: Vec<RelationWeights>,
+    combine: RelationAggregate,
+}
+
+#[derive(Debug)]
+struct RelationWeights {
+    number: u64,
+    sources: Tensor,
+    destinations: Tensor,
+    source_attention: Tensor,
+    destination_attention: Tensor,
+    bias: Tensor,
+}
+
+impl Rgat {
+    pub(crate) fn new(
+        builder: &mut Builder,
+        relations: &[RelationInput],
+        own_width: i64,
+        outputs: i64,
+        heads: Heads,
+        combine: RelationAggregate,
+    ) -> Self {
+        let shape = [1, heads.count, heads.width];
+        let (values, attention) = (heads.values(), Start::glorot(heads.count, heads.width, 1.0));
+        let relations = relations.iter().map(|relation| {
+            let matrix = |builder: &mut Builder, name: &str, inputs: i64| {
+                builder.parameter(name, &[values, inputs], Start::glorot(values, inputs, 1.0))
+            };
+            builder.scope(&relation.name, |builder| RelationWeights {
+                number: relation.number as u64,
+                source_attention: builder.parameter("att_src", &shape, attention),
+                destination_attention: builder.parameter("att_dst", &shape, attention),
+                bias: builder.parameter("bias", &[outputs], Start::Constant(0.0)),
+                sources: matrix(builder, "lin_src.weight", relation.width),
+                destinations: matrix(builder, "lin_dst.weight", own_width),
+            })
+        });
+        Self { relations: relations.collect(), heads, combine }
+    }
+
+    /// `attention weight x` of each head, `[rows, heads]`, by a product with a row for each head.
+    fn scores(&self, attention: &Tensor, weight: &Tensor, rows: &Tensor) -> Tensor {
+        let Heads { count, width, .. } = self.heads;
+        let products = weight.view([count, width, -1]) * attention.view([count, width, 1]);
+        let projection = products.sum_dim_intlist([1i64].as_slice(), false, Kind::Float);
+        float(&linear(&[(rows, &projection)], None, Epilogue::NONE))
+    }
+}
+
+impl Layer for Rgat {
+    fn aggregate(&self) -> Aggregate {
+        Aggregate::AttentionToOthers
+    }
+
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
+        let aggregated = self.relations.iter().zip(&hop.relations).map(|(weights, relation)| {
+            let transformed = float(&linear(&[(relation.sources, &weights.sources)], None, Epilogue::NONE));
+            let source_scores = self.scores(&weights.source_attention, &weights.sources, relation.sources);
+            let nodes = hop.own.narrow(0, 0, relation.block.destination_nodes() as i64);
+            let scores = self.scores(&weights.destination_attention, &weights.destinations, &nodes);
+            let destination_scores = hop.values_of_destinations(&scores);
+            let logits = sum_logits(Backend::Fastest, relation.block, &source_scores, &destination_scores);
+            let dropout = hop
+                .dropout
+                .as_ref()
+                .map(|dropout| Dropout { key: random::combine(dropout.key, weights.number), ..dropout.clone() });
+            attend(Backend::Fastest, relation.block, &transformed, None, &logits, dropout)
+        });
+        let aggregated = aggregated.collect();
+        (hop.wanted_own_states(), aggregated)
+    }
+
+    fn reduction(&self, _width: usize) -> Reduction {
+        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None })
+    }
+
+    fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let heads = combined(self.combine, aggregated.iter());
+        let bias = combined(self.combine, self.relations.iter().map(|weights| &weights.bias));
+        self.heads.finish(&heads, &bias, epilogue, own.kind())
+    }
+}

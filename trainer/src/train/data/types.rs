@@ -1,0 +1,94 @@
+//! The node types and relations of a graph that a model learns from.
+
+use grappa_formats::graph::NODE;
+use grappa_run::{
+    config::{Evaluate, FirstHop, HaloMode, TaskChoice, TrainConfig},
+    model::{ModelGraph, ModelNodeType, ModelRelation},
+};
+use grappa_storage::{Graph, no_features};
+
+use crate::{Error, Result};
+
+/// Refuses options that contradict a graph with types, or one without.
+pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
+    let path = graph.path().display();
+    if graph.has_types() && !config.model.is_relational() {
+        return Err(Error::WrongStore(format!(
+            "{path}: the graph has types, and {} has no weights for each relation: use --model rsage, rgcn, rgat or hgt",
+            config.model
+        )));
+    }
+    if !config.model.is_relational() {
+        return Ok(());
+    }
+    let lacking = [
+        (config.task == TaskChoice::Link, "--task link"),
+        (config.trains_full_graph(), "--method"),
+        (config.evaluate == Evaluate::Exact, "--evaluate exact"),
+        (config.halo == HaloMode::History, "--halo history"),
+        (config.first_hop == FirstHop::Preaggregated, "--first-hop preaggregated"),
+        (!graph.is_whole(), "training on a slice"),
+    ];
+    match lacking.into_iter().find(|(is_wanted, _)| *is_wanted) {
+        Some((_, option)) => Err(Error::WrongStore(format!(
+            "{path}: {option} does not go with --model {} yet: leave it out",
+            config.model
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The number of the node type that a run learns: that of `--target`, or the only one with labels.
+pub(crate) fn target(graph: &Graph, config: &TrainConfig) -> Result<usize> {
+    let path = graph.path().display();
+    let names = |types: &mut dyn Iterator<Item = usize>| -> String {
+        let names: Vec<&str> = types.map(|number| graph.manifest().node_types[number].name.as_str()).collect();
+        names.join(", ")
+    };
+    let types = 0..graph.node_types().len();
+    if let Some(name) = &config.target {
+        return graph.type_named(name).ok_or_else(|| {
+            let problem = match graph.has_types() {
+                false => format!("the store has no types, so its nodes are of the type {NODE}: leave out --target"),
+                true => format!("there is no node type {name} for --target; there are {}", names(&mut types.clone())),
+            };
+            Error::WrongStore(format!("{path}: {problem}"))
+        });
+    }
+    let labelled: Vec<usize> = types.filter(|&number| graph.node_types()[number].manifest().labels.is_some()).collect();
+    match labelled[..] {
+        [only] => Ok(only),
+        // The labels say so themselves.
+        [] if !graph.has_types() => Ok(0),
+        [] => Err(Error::NoLabels(format!(
+            "{path}: no node type has labels to learn; ingest them with --labels TYPE=FILE"
+        ))),
+        _ => Err(Error::WrongStore(format!(
+            "{path}: several node types have labels ({}): name the one to learn with --target",
+            names(&mut labelled.into_iter())
+        ))),
+    }
+}
+
+/// Refuses a graph with a type without features.
+pub(crate) fn check_features(graph: &Graph) -> Result<()> {
+    match graph.node_types().iter().find(|store| store.manifest().features.is_none()) {
+        Some(store) => Err(no_features(store.path()).into()),
+        None => Ok(()),
+    }
+}
+
+/// The types and relations of a graph for a model of the nodes of type `target`.
+pub(crate) fn model_graph(graph: &Graph, target: usize) -> ModelGraph {
+    let manifest = graph.manifest();
+    let node_types = manifest.node_types.iter().zip(graph.node_types()).map(|(entry, store)| ModelNodeType {
+        name: entry.name.clone(),
+        inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize),
+    });
+    let relations = manifest.relations.iter().map(|entry| ModelRelation {
+        source: entry.source as usize,
+        name: entry.name.clone(),
+        destination: entry.destination as usize,
+    });
+    ModelGraph { node_types: node_types.collect(), relations: relations.collect(), target }
+}
