@@ -13,6 +13,7 @@ theirs. Grappa counts both, so the model adds the self-loops and the layers do n
 import hashlib
 import json
 import os
+import warnings
 from typing import Any
 
 try:
@@ -223,6 +224,131 @@ class Model(nn.Module):
         return self.head(self.layers[-1](x, *graph))
 
 
+Names = tuple[str, str, str]
+
+
+class HeteroModel(nn.Module):
+    """A model of a graph with types: `model(x_dict, edge_index_dict)` are the outputs of the nodes of type `model.target`.
+
+    Each layer is HeteroConv of SAGEConv or of GATConv, HGTConv, or RGCNConv on the graph as one of a single type. As in `Model`, each
+    layer but the last is followed by the residual, the norm, the activation and dropout, here by type."""
+
+    target_mean: Tensor
+    target_deviation: Tensor
+
+    def __init__(self, options: dict[str, Any], relations: list[list[list[int] | None]]):
+        super().__init__()
+        graph, self.kind = options["graph"], options["layer"]
+        self.node_types = [node_type["name"] for node_type in graph["node_types"]]
+        inputs = {node_type["name"]: node_type["inputs"] for node_type in graph["node_types"]}
+        ends = [(relation["source"], relation["name"], relation["destination"]) for relation in graph["relations"]]
+        self.edge_types: list[Names] = [(self.node_types[source], name, self.node_types[target]) for source, name, target in ends]
+        self.target: str = self.node_types[graph["target"]]
+        self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
+        self.normalization, self.residual = options["features"], options["residual"]
+        self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width) for name, width in inputs.items()})
+        self.standardizes_targets = options.get("standardizes_targets", False)
+        if self.standardizes_targets:
+            self.register_buffer("target_mean", torch.zeros(options["outputs"]))
+            self.register_buffer("target_deviation", torch.ones(options["outputs"]))
+        hidden, widths = options["hidden"], dict(inputs)
+        self.projections = pyg.module_dict.ModuleDict()
+        if self.kind in ("rgcn", "hgt"):
+            self.projections = pyg.module_dict.ModuleDict({name: nn.Linear(width, hidden) for name, width in inputs.items()})
+            widths = dict.fromkeys(inputs, hidden)
+        self.layers, self.norms, self.residuals = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.activations = nn.ModuleList()
+        for i, of_types in enumerate(relations):
+            last = i == len(relations) - 1
+            outputs = options["outputs"] if last and self.kind != "hgt" else hidden
+            made = {self.node_types[place]: [self.edge_types[k] for k in of_type] for place, of_type in enumerate(of_types) if of_type}
+            self.layers.append(self.convolution(options, made, widths, outputs, last))
+            if not last:
+                by_type = pyg.module_dict.ModuleDict
+                self.norms.append(by_type({name: NORMS[options["norm"]](outputs) for name in made}))
+                projects = {name: self.residual and widths[name] != outputs for name in made}
+                linear = {name: nn.Linear(widths[name], outputs, bias=False) if projects[name] else nn.Identity() for name in made}
+                self.residuals.append(by_type(linear))
+                # The nonlinearity of HGT is within its layers.
+                activation = nn.Identity if self.kind == "hgt" else ACTIVATIONS[options["activation"]]
+                self.activations.append(by_type({name: activation() for name in made}))
+            widths = dict.fromkeys(inputs, outputs)
+        self.head = nn.Linear(hidden, options["outputs"]) if self.kind == "hgt" else nn.Identity()
+
+    def convolution(
+        self, options: dict[str, Any], made: dict[str, list[Names]], widths: dict[str, int], outputs: int, last: bool
+    ) -> nn.Module:
+        heads = (options["last_heads"] if last else None) or options["heads"]
+        edge_types = [edge_type for of_type in made.values() for edge_type in of_type]
+        match self.kind:
+            case "rsage":
+                convs = {(s, r, d): pyg.SAGEConv((widths[s], widths[d]), outputs) for s, r, d in edge_types}
+                return by_relation(convs, options)
+            case "rgat":
+                width = outputs if last else outputs // heads
+                more = {"heads": heads, "concat": not last, "dropout": options["attention_dropout"], "add_self_loops": False}
+                convs = {(s, r, d): pyg.GATConv((widths[s], widths[d]), width, **more) for s, r, d in edge_types}
+                return by_relation(convs, options)
+            case "rgcn":
+                return pyg.RGCNConv(options["hidden"], outputs, len(self.edge_types), num_bases=options.get("bases"))
+            case "hgt":
+                return pyg.HGTConv(options["hidden"], outputs, (self.node_types, self.edge_types), heads=options["heads"])
+        raise ValueError(f"no layer is called {self.kind}")
+
+    def convolve(self, conv: nn.Module, x_dict: dict[str, Tensor], edges: dict[Names, Tensor]) -> dict[str, Tensor]:
+        known = {edge_type: index for edge_type, index in edges.items() if edge_type[0] in x_dict and edge_type[2] in x_dict}
+        if self.kind != "rgcn":
+            return conv(x_dict, known)
+        starts, count = {}, 0
+        for name, x in x_dict.items():
+            starts[name], count = count, count + len(x)
+        offset = {(s, r, d): torch.tensor([[starts[s]], [starts[d]]], device=index.device) for (s, r, d), index in known.items()}
+        kinds = [torch.full((index.shape[1],), self.edge_types.index(key), device=index.device) for key, index in known.items()]
+        index = torch.cat([index + offset[key] for key, index in known.items()], 1)
+        out = conv(torch.cat(list(x_dict.values())), index, torch.cat(kinds))
+        return dict(zip(x_dict, out.split([len(x) for x in x_dict.values()])))
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Names, Tensor]) -> Tensor:
+        drop = nn.functional.dropout
+        x_dict = {name: drop(self.features[name](x_dict[name], self.normalization), self.input_dropout, self.training) for name in self.node_types}
+        if len(self.projections):
+            x_dict = {name: self.projections[name](x) for name, x in x_dict.items()}
+        if self.kind == "hgt":
+            x_dict = {name: x.relu() for name, x in x_dict.items()}
+        for conv, norms, residuals, activations in zip(self.layers, self.norms, self.residuals, self.activations):
+            out = {name: x for name, x in self.convolve(conv, x_dict, edge_index_dict).items() if name in norms}
+            if self.residual:
+                out = {name: x + residuals[name](x_dict[name]) for name, x in out.items()}
+            x_dict = {name: drop(activations[name](norms[name](x)), self.dropout, self.training) for name, x in out.items()}
+        out = self.head(self.convolve(self.layers[-1], x_dict, edge_index_dict)[self.target])
+        return out * self.target_deviation + self.target_mean if self.standardizes_targets else out
+
+
+def by_relation(convs: dict[Names, nn.Module], options: dict[str, Any]) -> nn.Module:
+    with warnings.catch_warnings():
+        # Types whose states the outputs do not depend on get none.
+        warnings.simplefilter("ignore", UserWarning)
+        return pyg.HeteroConv(convs, aggr=options.get("relation_aggregate", "sum"))
+
+
+class FeatureMoments(nn.Module):
+    """Normalizes the features of a type. Its buffers are in files of models that standardize them."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.register_buffer("feature_mean", torch.zeros(width))
+        self.register_buffer("feature_deviation", torch.ones(width))
+
+    def forward(self, x: Tensor, normalization: str) -> Tensor:
+        match normalization:
+            case "row":
+                sums = x.abs().sum(1, keepdim=True)
+                return x / torch.where(sums > 0, sums, torch.ones_like(sums))
+            case "standard":
+                return (x - self.feature_mean) / self.feature_deviation
+        return x
+
+
 def digest(metadata: dict[str, str], tensors: dict[str, Tensor], types: dict[str, str]) -> str:
     """The SHA-256 of metadata and tensors. The format has no checksum, so a flipped byte would be another parameter."""
     hashed = hashlib.sha256()
@@ -235,7 +361,7 @@ def digest(metadata: dict[str, str], tensors: dict[str, Tensor], types: dict[str
     return hashed.hexdigest()
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load(path: str | os.PathLike[str]) -> Model | HeteroModel:
     """The model in a file of ``grappa-train export``, ready to be evaluated. `model.task` is "multi-class", "multi-label" or
     "regression". `model.class_names` and `model.feature_names` may be empty. A damaged file raises ValueError.
 
@@ -252,8 +378,20 @@ def load(path: str | os.PathLike[str]) -> Model:
         types = {name: file.get_slice(name).get_dtype() for name in tensors}
     if metadata.get("digest") != digest(metadata, tensors, types):
         raise ValueError(f"{path}: damaged, or not a file of `grappa-train export`: its contents do not match its digest; export it again")
-    model = Model(json.loads(metadata["model"]))
-    model.load_state_dict(tensors)
+    options = json.loads(metadata["model"])
+    model: Model | HeteroModel
+    if options.get("graph"):
+        model = HeteroModel(options, json.loads(metadata["relations"]))
+        # Names of types that are attributes of a ModuleDict have brackets there.
+        for name in model.node_types:
+            key = pyg.module_dict.ModuleDict.to_internal_key(name)
+            plain = name.replace(".", "#")
+            tensors = {path.replace(f".{plain}.", f".{key}."): tensor for path, tensor in tensors.items()}
+        # Files without moments of features normalize none.
+        model.load_state_dict(tensors, strict=options["features"] == "standard")
+    else:
+        model = Model(options)
+        model.load_state_dict(tensors)
     model.task = json.loads(metadata["task"])
     model.class_names = json.loads(metadata["class_names"])
     model.feature_names = json.loads(metadata.get("feature_names", "[]"))

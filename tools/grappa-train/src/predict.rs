@@ -9,7 +9,7 @@ use std::{io::Write, time::Instant};
 use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, count, printable, signals, table::aligned};
 use grappa_engine::{
-    ExternalId, NodeId, Store,
+    ExternalId, Graph, NodeId, Store,
     aggregate::Budget,
     formats::manifest::ExternalIds,
     io::{durable::Destination, ledger::Ledger},
@@ -104,32 +104,34 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
         bail!("--out - prints the predictions on stdout, so --json is not possible; give --out a file");
     }
     signals::stops_by_itself("removing the unfinished predictions");
-    let store = Store::open(&options.store)?;
+    let graph = Graph::open(&options.store)?;
     let budget = Budget {
         memory: options.memory.0,
         threads: options.threads.value().map_or_else(runtime::threads, std::num::NonZero::get),
     };
     runtime::prepare(budget.threads, budget.memory);
-    if !store.manifest().is_whole() {
+    if !graph.is_whole() {
         tracing::warn!(
             "{} is a slice of its graph: nodes of other chunks count with their features, and not with their neighbors",
-            store.path().display()
+            graph.path().display()
         );
     }
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
-    let warnings = [trained.warnings(), &trained.warnings_about(&store)?].concat();
+    let on = trained.nodes_of(&graph)?;
+    let store = on.nodes;
+    let warnings = [trained.warnings(), &trained.warnings_about(store)?].concat();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let model = PredictingModel::new(&trained, options.run.display().to_string());
     let bars = console.bars();
     let args::ChosenNodes { nodes, ids, split } = &options.chosen;
     let asks_for_links = options.links.pairs.is_some() || options.links.top_k.is_some();
     if let (true, Some(out)) = (asks_for_links, &options.out) {
-        let predicted = links::predict(options, out, &trained, &store, budget, &bars)?;
+        let predicted = links::predict(options, out, &trained, store, budget, &bars)?;
         drop(bars);
         return links::tell(predicted, out, model, begin, console);
     }
     if let Some(out) = &options.out {
-        let listed = ids.as_ref().map(|path| read_nodes(&store, path)).transpose()?;
+        let listed = ids.as_ref().map(|path| read_nodes(store, path)).transpose()?;
         let file = FileOptions {
             values: options.values.of_file(),
             nodes: match (&listed, split) {
@@ -140,15 +142,15 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
         };
         if out.as_os_str() == "-" {
             let mut stdout = grappa_console::stdout();
-            let printed = print_predictions(&trained, &store, (&mut stdout, &options.run), file, budget, &bars)?;
+            let printed = print_predictions(&trained, on, (&mut stdout, &options.run), file, budget, &bars)?;
             drop(bars);
-            warn_of_nan(&store, printed.nan, printed.nodes);
+            warn_of_nan(store, printed.nan, printed.nodes);
             return stdout.flush().context("cannot write to stdout");
         }
         let destination = Destination { path: out, replaces: options.force };
-        let predicted = predict_file(&trained, &store, destination, file, budget, &bars)?;
+        let predicted = predict_file(&trained, on, destination, file, budget, &bars)?;
         drop(bars);
-        warn_of_nan(&store, predicted.nan, predicted.nodes);
+        warn_of_nan(store, predicted.nan, predicted.nodes);
         return console.finish(&WrittenPredictions {
             file: WrittenFile::new(out, predicted.bytes, predicted.memory, begin),
             nodes: predicted.nodes,
@@ -158,21 +160,21 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     }
     let is_set = ids.is_some() || split.is_some();
     let nodes = match (ids, split) {
-        (Some(path), _) => read_nodes(&store, path)?,
-        (None, Some(split)) => split_of(&store, split)?.iter().map(NodeId).collect(),
-        (None, None) => nodes.iter().map(|id| find(&store, id)).collect::<anyhow::Result<_>>()?,
+        (Some(path), _) => read_nodes(store, path)?,
+        (None, Some(split)) => split_of(store, split)?.iter().map(NodeId).collect(),
+        (None, None) => nodes.iter().map(|id| find(store, id)).collect::<anyhow::Result<_>>()?,
     };
-    let predictions = predict_nodes(&trained, &store, &nodes, budget, &options.run, &bars)?;
+    let predictions = predict_nodes(&trained, on, &nodes, budget, &options.run, &bars)?;
     drop(bars);
-    warn_of_nan(&store, predictions.nan, predictions.nodes.len() as u64);
-    let names_of_labels = trained.names_of_labels(&store)?;
+    warn_of_nan(store, predictions.nan, predictions.nodes.len() as u64);
+    let names_of_labels = trained.names_of_labels(store)?;
     let report = predictions.scores.filter(|_| is_set);
     console.answer(&NodePredictions {
         scores: report.and_then(|report| PredictionScores::from_report(&report, trained.task())),
         predictions: predictions
             .nodes
             .into_iter()
-            .map(|prediction| node(&trained, &store, &names_of_labels, prediction))
+            .map(|prediction| node(&trained, store, &names_of_labels, prediction))
             .collect::<anyhow::Result<_>>()?,
         model,
         memory: predictions.memory,

@@ -1,7 +1,8 @@
 //! Models in safetensors files, with the shape of the model in the metadata.
 //!
 //! A file has all parameters and buffers as f32, under the names that [`Model`] describes. The metadata key `model` has the
-//! [`ModelOptions`] as JSON, and `digest` the [`digest`] of all else. PyTorch's `num_batches_tracked` is ignored.
+//! [`ModelOptions`] as JSON, and `digest` the [`digest`] of all else. With weights for relations, `relations` has the result of
+//! [`ModelOptions::relations_of_layers`] as JSON. PyTorch's `num_batches_tracked` is ignored.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 
 const OPTIONS: &str = "model";
 const DIGEST: &str = "digest";
+/// The relations that each layer aggregates for each type, of a model with weights for relations: they follow from its shape.
+const RELATIONS: &str = "relations";
 
 impl Model {
     /// Writes parameters, buffers and the shape to a file. After a crash, the file is complete or does not exist.
@@ -41,6 +44,10 @@ impl Model {
         let tensors: Vec<NamedTensor> = own.chain(more.iter().cloned()).collect();
         let options = serde_json::to_string(self.options()).expect("options are plain data");
         metadata.insert(OPTIONS.to_owned(), options);
+        if self.options().graph.is_some() {
+            let relations = self.options().relations_of_layers();
+            metadata.insert(RELATIONS.to_owned(), serde_json::to_string(&relations).expect("numbers are plain data"));
+        }
         metadata.insert(DIGEST.to_owned(), digest(&metadata, &tensors));
         Ok(write_tensors(path, &tensors, &metadata)?)
     }

@@ -20,7 +20,7 @@ impl Model {
     pub fn messages(&self, layer: usize, rows: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let convolution = &self.layer(layer).convolution;
         no_grad(|| {
-            let messages = float(&convolution.messages(&self.state(layer, rows).to_kind(self.kind())));
+            let messages = float(&convolution.messages(0, &self.state(layer, rows).to_kind(self.kind())));
             match convolution.aggregate() {
                 Aggregate::Gcn => {
                     let degrees = degrees.expect("GCN's messages need the in-degrees of nodes");
@@ -34,7 +34,7 @@ impl Model {
     /// The destinations' own rows for attention, f32 of `[nodes, own width of the reduction]`, from their states at a layer's input.
     /// None if the layer has no attention.
     pub fn queries(&self, layer: usize, rows: &Tensor) -> Option<Tensor> {
-        no_grad(|| self.layer(layer).convolution.queries(&self.state(layer, rows).to_kind(self.kind())))
+        no_grad(|| self.layer(layer).convolution.queries(0, &self.state(layer, rows).to_kind(self.kind())))
     }
 
     /// The aggregation of a layer over all in-neighbors. For PinSAGE, whose neighborhoods in training come from random walks, all

@@ -36,6 +36,7 @@ mod scaled;
 mod softmax;
 #[cfg(test)]
 mod tests;
+mod typewise;
 
 pub use self::{
     aggregate::aggregate,
@@ -49,5 +50,6 @@ pub use self::{
     parameters::Parameters,
     pass::{Names, Pass},
     reduction::{Attention, Reduction, ReluSum, WeightedGcn},
+    typewise::TypeStep,
 };
 pub(crate) use self::{decoder::PairScore, features::ChangedRows, layers::gcn_factors};

@@ -137,7 +137,7 @@ pub struct Model {
 #[derive(Debug)]
 pub(super) struct TypeLayer {
     /// The relations that it aggregates.
-    relations: Vec<usize>,
+    pub(super) relations: Vec<usize>,
     pub(super) convolution: Box<dyn Layer>,
     norm: Option<Norm>,
     pub(super) residual: Residual,
@@ -258,6 +258,21 @@ impl Model {
         })
     }
 
+    /// The part of a layer for a type.
+    pub(super) fn type_layer(&self, layer: usize, node_type: usize) -> Option<&TypeLayer> {
+        self.layers[layer][node_type].as_ref()
+    }
+
+    /// Whether features of a node are divided by their sum.
+    pub(super) fn normalizes_rows(&self) -> bool {
+        matches!(self.features[0], Normalization::Row)
+    }
+
+    /// The features of a type as the first layer takes them.
+    pub(super) fn normalized_of(&self, node_type: usize, rows: &Tensor) -> Tensor {
+        self.features[node_type].apply(rows).to_kind(self.kind())
+    }
+
     /// The part of a layer for the type whose nodes get outputs; all of it in a graph without types.
     pub(super) fn layer(&self, index: usize) -> &TypeLayer {
         self.layers[index][self.target].as_ref().expect("outputs depend on it")
@@ -330,8 +345,7 @@ impl Model {
 
     /// Features of each type as the first layer takes them, from features as the store has them. They are the same in each pass.
     pub fn normalized_features(&self, rows: &[Tensor]) -> Vec<Tensor> {
-        let types = self.features.iter().zip(rows);
-        types.map(|(normalization, rows)| normalization.apply(rows).to_kind(self.kind())).collect()
+        rows.iter().enumerate().map(|(node_type, rows)| self.normalized_of(node_type, rows)).collect()
     }
 
     /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`.
@@ -410,17 +424,15 @@ impl Model {
             let place = PassRows { pass, node_type, rows_of: RowsOf::Inputs };
             let dropout = dropout(self.options.input_dropout, Some(place), INPUT_DROPOUT);
             let rows = apply(rows, Epilogue { relu: false, dropout });
-            Some(match self.projections.get(node_type) {
-                None => rows,
-                Some(projection) => projection.apply(&rows, self.projection_epilogue()),
-            })
+            Some(self.projected(node_type, &rows))
         };
         normalized.iter().enumerate().map(of_type).collect()
     }
 
-    /// What follows the projections of features: a ReLU in HGT.
-    fn projection_epilogue(&self) -> Epilogue {
-        if self.options.layer == LayerKind::Hgt { Epilogue::RELU } else { Epilogue::NONE }
+    /// Features of a type after its linear layer, if there is one, and HGT's ReLU.
+    pub(super) fn projected(&self, node_type: usize, rows: &Tensor) -> Tensor {
+        let epilogue = if self.options.layer == LayerKind::Hgt { Epilogue::RELU } else { Epilogue::NONE };
+        self.projections.get(node_type).map_or_else(|| rows.shallow_clone(), |layer| layer.apply(rows, epilogue))
     }
 
     /// The states at the input of the first layer of a model without types, with the dropout of a pass, from
@@ -501,7 +513,13 @@ impl Model {
     }
 
     /// As [`Model::step`], for a node type, with the dropout of a pass.
-    fn step_of(&self, layer: usize, node_type: usize, operands: Operands<'_>, pass: Option<(&Pass, RowsOf)>) -> Tensor {
+    pub(super) fn step_of(
+        &self,
+        layer: usize,
+        node_type: usize,
+        operands: Operands<'_>,
+        pass: Option<(&Pass, RowsOf)>,
+    ) -> Tensor {
         let part = self.layers[layer][node_type].as_ref().expect("somebody needs the states");
         let convolution = &*part.convolution;
         if layer == self.layers.len() - 1 && self.jump.is_none() {

@@ -227,7 +227,7 @@ impl Reduce for ReluSum {
 ///        state   heads' sums | largest logits | sums of weights | rows as destination
 /// ```
 ///
-/// The node itself is the first neighbor. With features of edges, GATv2 gives it the mean features of the others. These are not known
+/// With loops, the node itself is the first neighbor. Without, the own row is its query alone. With features of edges, GATv2 gives it the mean features of the others. These are not known
 /// before, so it is the last one, and the state ends with
 ///
 /// ```text
@@ -239,6 +239,8 @@ pub struct Attention {
     /// The attention vector of GATv2. GAT's scores are in the rows.
     pub(super) attention: Option<Vec<f32>>,
     pub(super) edges: Option<EdgeWeight>,
+    /// Whether the node itself is a neighbor.
+    pub(super) has_loops: bool,
 }
 
 impl Attention {
@@ -294,7 +296,10 @@ impl Reduce for Attention {
     }
 
     fn own_width(&self) -> usize {
-        self.source_width() + self.query_width()
+        match self.has_loops {
+            true => self.source_width() + self.query_width(),
+            false => self.query_width(),
+        }
     }
 
     fn state_width(&self) -> usize {
@@ -307,6 +312,10 @@ impl Reduce for Attention {
     }
 
     fn begin(&self, own: &[f32], state: &mut [f32]) {
+        if !self.has_loops {
+            self.heads.begin(state).copy_from_slice(own);
+            return;
+        }
         let (source, query) = own.split_at(self.source_width());
         if self.edges.is_some() {
             let (stored_query, rest) = self.heads.begin(state).split_at_mut(query.len());
@@ -328,7 +337,7 @@ impl Reduce for Attention {
 
     fn begin_part(&self, own: &[f32], state: &mut [f32]) {
         self.begin(own, state);
-        if self.edges.is_none() {
+        if self.edges.is_none() && self.has_loops {
             // The node itself is in the first part.
             let [sums, _, weights, _] = self.heads.split(state);
             sums.fill(0.0);
@@ -363,6 +372,8 @@ impl Reduce for Attention {
             let mean: Vec<f32> = state[features..].iter().map(|sum| factor * sum).collect();
             self.add_neighbor(state, &row, &mean);
         }
-        self.heads.finish(state);
+        if self.has_loops || list.added > 0 {
+            self.heads.finish(state);
+        }
     }
 }

@@ -34,7 +34,7 @@ use crate::{
     train::{
         host_values,
         inference::check_sets,
-        trained_model::{InferenceRequest, Output, Trained},
+        trained_model::{InferenceRequest, Output, PredictedGraph, Trained},
     },
 };
 
@@ -62,7 +62,7 @@ pub struct Predicted {
 /// be replaced, its ending is unknown, files cannot be read or written, or memory is too small. Also if the outputs of all nodes are NaN.
 pub fn predict_file<'a>(
     trained: &Trained,
-    store: &Store,
+    on: impl Into<PredictedGraph<'a>>,
     out: impl Into<Destination<'a>>,
     options: impl Into<FileOptions<'a>>,
     budget: Budget,
@@ -71,7 +71,7 @@ pub fn predict_file<'a>(
     let out = out.into();
     check_name(out.path)?;
     out.check()?;
-    predict_to(trained, store, (out.into(), durable::parent(out.path)), options.into(), budget, progress)
+    predict_to(trained, on.into(), (out.into(), durable::parent(out.path)), options.into(), budget, progress)
 }
 
 /// As [`predict_file`], but prints CSV to `out`, such as standard output. Scratch files are in the folder of the run.
@@ -80,26 +80,27 @@ pub fn predict_file<'a>(
 /// As [`predict_file`].
 pub fn print_predictions<'a>(
     trained: &Trained,
-    store: &Store,
+    on: impl Into<PredictedGraph<'a>>,
     (out, scratch): (&mut (dyn Write + Send), &Path),
     options: impl Into<FileOptions<'a>>,
     budget: Budget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let out = TableOut::Stream(out, TableFormat::Csv);
-    predict_to(trained, store, (out, scratch), options.into(), budget, progress)
+    predict_to(trained, on.into(), (out, scratch), options.into(), budget, progress)
 }
 
 /// Predicts nodes and writes their values, with scratch files in a folder.
 fn predict_to(
     trained: &Trained,
-    store: &Store,
+    on: PredictedGraph<'_>,
     (out, folder): (TableOut<'_>, &Path),
     options: FileOptions<'_>,
     budget: Budget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let FileOptions { values, nodes } = options;
+    let store = on.nodes;
     trained.check_store(store)?;
     if matches!(nodes, FileNodes::All) && !store.manifest().is_whole() {
         return Err(Error::WrongStore(format!(
@@ -154,7 +155,7 @@ fn predict_to(
         },
         output,
     };
-    trained.infer(store, request, inference, folder, progress, &mut |positions, rows| {
+    trained.infer(on, request, inference, folder, progress, &mut |positions, rows| {
         bytes.clear();
         let rows_of_values = host_values(rows);
         nan.add(positions.start, &rows_of_values, columns);

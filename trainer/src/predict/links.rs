@@ -174,7 +174,7 @@ fn embeddings(
     let inference = memory.inference()?;
     // The outputs of a model with a decoder are embeddings.
     let inference_request = InferenceRequest { nodes: nodes.clone(), output: Output::Logits };
-    trained.infer(store, inference_request, inference, scratch, progress, &mut |positions, states| {
+    trained.infer(store.into(), inference_request, inference, scratch, progress, &mut |positions, states| {
         Ok(rows.write(positions.start, &host_values(states))?)
     })?;
     Ok(rows)

@@ -7,7 +7,6 @@ use grappa_formats::NodeId;
 use grappa_io::{ledger::Ledger, progress::Progress};
 use grappa_run::{model::Task, scores::ScoreReport};
 use grappa_sampling::NodeSet;
-use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use super::{
@@ -23,7 +22,7 @@ use crate::{
         host_values,
         inference::check_sets,
         labels::NodeLabels,
-        trained_model::{InferenceRequest, Output, Trained},
+        trained_model::{InferenceRequest, Output, PredictedGraph, Trained},
     },
 };
 
@@ -61,9 +60,9 @@ pub struct Prediction {
 ///
 /// # Panics
 /// If a node does not exist.
-pub fn predict_nodes(
+pub fn predict_nodes<'a>(
     trained: &Trained,
-    store: &Store,
+    on: impl Into<PredictedGraph<'a>>,
     nodes: &[NodeId],
     budget: Budget,
     scratch: &Path,
@@ -74,6 +73,8 @@ pub fn predict_nodes(
             "the model predicts links, and nothing for single nodes: use --links or --top-k, or --embeddings with --out".into(),
         ));
     }
+    let on = on.into();
+    let store = on.nodes;
     trained.check_store(store)?;
     check_sets(store.manifest().nodes, trained.model().options().layers, budget.memory, "raise --memory")?;
     let count = store.manifest().nodes;
@@ -88,7 +89,7 @@ pub fn predict_nodes(
     let mut predictions = Vec::with_capacity(sorted.len());
     let mut nan = NanRows::default();
     let mut memory = PredictionMemory::new(budget);
-    trained.infer(store, request, memory.inference_of_few()?, scratch, progress, &mut |positions, rows| {
+    trained.infer(on, request, memory.inference_of_few()?, scratch, progress, &mut |positions, rows| {
         if let Some(scored) = &mut scored {
             scored.add(rows)?;
         }

@@ -11,13 +11,14 @@ use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
 
 use super::inference::{
-    needed::{Needed, NeededOptions, check_sets},
-    task::Inference,
+    FirstInputs, RelationalInference,
+    needed::{Needed, NeededGraph, NeededOptions, check_sets},
+    task::{Inference, OnRows},
 };
 use super::{
     data::training_data::TrainingData,
     memory::{INFERENCE, Room, TrainingMemory},
-    options::resolved_config::ResolvedConfig,
+    options::{first_hop, resolved_config::ResolvedConfig},
     partitions::open_partitions::OpenPartitions,
     ranks::Processes,
     step::learner::Learner,
@@ -46,7 +47,7 @@ pub(crate) struct ModelOnGraph<'a> {
     pub progress: &'a dyn Progress,
 }
 
-impl ModelOnGraph<'_> {
+impl<'a> ModelOnGraph<'a> {
     /// The scale of scores of targets. None if the model predicts classes.
     pub fn target_scale(&self) -> Option<TargetScale> {
         self.learner.model.target_scale(self.config.target_loss())
@@ -54,7 +55,8 @@ impl ModelOnGraph<'_> {
 
     /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
     pub fn check_sets(&self) -> Result<()> {
-        let (nodes, remedy) = (self.data.store.manifest().nodes, "raise --memory, or use --evaluate sampled");
+        let (nodes, remedy) =
+            (self.data.graph.positions().chunks().nodes(), "raise --memory, or use --evaluate sampled");
         check_sets(nodes, self.config.layers, self.processes.least_memory, remedy)
     }
 
@@ -78,7 +80,62 @@ impl ModelOnGraph<'_> {
             threads: self.config.threads(),
         };
         let scored = NodeSet::from_members(self.data.store.manifest().nodes, members);
-        Needed::compute(self.data.chunks(), scored, &options, self.progress)
+        Needed::compute(&self.needed_graph(), scored, &options, self.progress)
+    }
+
+    /// The edges along which the outputs of the model depend on its inputs.
+    fn needed_graph(&self) -> NeededGraph<'a> {
+        let (data, options) = (self.data, self.learner.model.options());
+        match options.layer.is_relational() {
+            true => NeededGraph::of_model(data.lists(), &data.shape, options),
+            false => NeededGraph::untyped(data.chunks(), data.store.manifest().nodes, options.layers),
+        }
+    }
+
+    /// Passes the outputs of the wanted nodes to `on_rows`, by an inference with this memory. `first_inputs` has space for the inputs of the
+    /// first layer, if more inferences of the same nodes follow.
+    pub fn infer(
+        &self,
+        room: Room,
+        needed: &Needed,
+        first_inputs: &FirstInputs,
+        on_rows: &mut OnRows<'_>,
+    ) -> Result<()> {
+        if self.learner.model.options().layer.is_relational() {
+            return self.relational(room)?.run(&self.learner.model, needed, self.progress, on_rows);
+        }
+        self.with_inference(room, |inference, model| {
+            let inference = Inference { first_inputs: Some(first_inputs), ..inference };
+            inference.run_needed(model, needed, self.progress, on_rows)
+        })
+    }
+
+    /// Bytes of the scratch files of [`ModelOnGraph::infer`].
+    pub fn scratch_bytes(&self, room: Room, needed: &Needed, first_inputs: &FirstInputs) -> Result<u64> {
+        if self.learner.model.options().layer.is_relational() {
+            return Ok(self.relational(room)?.scratch_bytes(&self.learner.model, needed));
+        }
+        self.with_inference(room, |inference, model| {
+            let inference = Inference { first_inputs: Some(first_inputs), ..inference };
+            Ok(inference.scratch_bytes(model, needed))
+        })
+    }
+
+    /// An inference of a model for graphs with types.
+    fn relational(&self, room: Room) -> Result<RelationalInference<'a>> {
+        let aggregates = self.config.aggregates.map(|kind| first_hop::opened(&self.data.graph, kind)).transpose()?;
+        Ok(RelationalInference {
+            graph: &self.data.graph,
+            lists: self.data.lists(),
+            first_hop: aggregates.flatten(),
+            budget: Budget::new(room.inference, self.config.threads()),
+            scratch: &self.config.folder,
+            rounded_states: match self.config.evaluate_states {
+                Precision::F32 => FeatureDtype::F32,
+                Precision::Bf16 => FeatureDtype::Bf16,
+            },
+            device: self.config.device,
+        })
     }
 
     /// The work of training an epoch on the open partitions, in the unit of [`Needed::work`].

@@ -21,7 +21,7 @@ use grappa_trainer::{
     nn::Model,
     predict::{Values, predict_file},
     train::{
-        inference::{Inference, Needed, NeededOptions},
+        inference::{Inference, Needed, NeededGraph, NeededOptions},
         train,
         trained_model::Trained,
     },
@@ -85,7 +85,9 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             let expected = outputs_of(&model, &minibatch, &degrees, &*features);
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::from_members(NODES, wanted.iter().copied());
-            let needed = Needed::compute(&chunks, set, &options, &Silent).unwrap();
+            let needed =
+                Needed::compute(&NeededGraph::untyped(&chunks, set.universe(), options.layers), set, &options, &Silent)
+                    .unwrap();
             let needed = needed.expect("there is no limit");
             let mut first = None;
             for budget in BUDGETS {

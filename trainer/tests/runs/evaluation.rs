@@ -27,7 +27,7 @@ use grappa_trainer::{
     predict::predict_nodes,
     train::{
         Trainer,
-        inference::{FirstInputs, Inference, Needed, NeededOptions},
+        inference::{FirstInputs, Inference, Needed, NeededGraph, NeededOptions},
         train,
         trained_model::Trained,
     },
@@ -119,7 +119,13 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     .collect();
                 let set = NodeSet::from_members(NODES, wanted.iter().copied());
                 let options = needed_options(layers, first_hop.is_some(), f64::INFINITY);
-                let needed = Needed::compute(&chunks, set, &options, &Silent).unwrap();
+                let needed = Needed::compute(
+                    &NeededGraph::untyped(&chunks, set.universe(), options.layers),
+                    set,
+                    &options,
+                    &Silent,
+                )
+                .unwrap();
                 let needed = needed.expect("there is no limit");
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
                 // The second inference that keeps inputs takes the inputs of the first.
@@ -329,7 +335,9 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
 
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::from_members(NODES, wanted.iter().copied());
-            let needed = Needed::compute(&chunks, set, &options, &Silent).unwrap();
+            let needed =
+                Needed::compute(&NeededGraph::untyped(&chunks, set.universe(), options.layers), set, &options, &Silent)
+                    .unwrap();
             let needed = needed.expect("there is no limit");
             assert!(needed.is_sampled());
             for budget in BUDGETS {
@@ -352,7 +360,13 @@ fn work_beyond_a_limit_is_not_looked_for() {
     let chunks = MappedChunks::open(&store).unwrap();
     let needed = |work_max| {
         let set = NodeSet::from_members(NODES, [NodeId(3)]);
-        Needed::compute(&chunks, set, &needed_options(2, false, work_max), &Silent).unwrap()
+        Needed::compute(
+            &NeededGraph::untyped(&chunks, set.universe(), 2),
+            set,
+            &needed_options(2, false, work_max),
+            &Silent,
+        )
+        .unwrap()
     };
     let work = needed(f64::INFINITY).expect("there is no limit").work();
     assert!(needed(work).is_some() && needed(work - 1.0).is_none() && needed(1.0).is_none());

@@ -41,7 +41,7 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
         parts.push(logits.copy());
         Ok(())
     };
-    trained.infer(store, request, budget, run, &Silent, &mut take).unwrap();
+    trained.infer(store.into(), request, budget, run, &Silent, &mut take).unwrap();
     let logits = Tensor::cat(&parts, 0);
     let labels: Vec<MappedLabels> =
         store.present_chunks().map(|chunk| store.labels(chunk, Access::Random).unwrap().unwrap()).collect();

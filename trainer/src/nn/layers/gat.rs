@@ -79,17 +79,17 @@ impl Layer for Gat {
         hop.attended(own, looped, [&transformed, &logits], None)
     }
 
-    fn messages(&self, sources: &Tensor) -> Tensor {
+    fn messages(&self, _relation: usize, sources: &Tensor) -> Tensor {
         let source_scores = self.scores(sources).narrow(1, 0, self.heads.count);
         Tensor::cat(&[self.transformed(sources), source_scores], 1)
     }
 
-    fn queries(&self, own: &Tensor) -> Option<Tensor> {
+    fn queries(&self, _relation: usize, own: &Tensor) -> Option<Tensor> {
         Some(Tensor::cat(&[self.transformed(own), self.scores(own)], 1))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
-        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None })
+        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None, has_loops: true })
     }
 
     fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

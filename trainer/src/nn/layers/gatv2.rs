@@ -79,18 +79,23 @@ impl Layer for Gatv2 {
         hop.attended(own, looped, [&transformed, &logits], None)
     }
 
-    fn messages(&self, sources: &Tensor) -> Tensor {
+    fn messages(&self, _relation: usize, sources: &Tensor) -> Tensor {
         self.sources.in_f32(sources)
     }
 
-    fn queries(&self, own: &Tensor) -> Option<Tensor> {
+    fn queries(&self, _relation: usize, own: &Tensor) -> Option<Tensor> {
         Some(Tensor::cat(&[self.sources.in_f32(own), self.destinations.in_f32(own)], 1))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
         let attention = Vec::<f32>::try_from(&self.attention.view([-1])).expect("parameters are f32");
         let edges = self.edges.as_ref().map(EdgeWeight::new);
-        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: Some(attention), edges })
+        Reduction::Attention(Attention {
+            heads: self.heads.of_state(),
+            attention: Some(attention),
+            edges,
+            has_loops: true,
+        })
     }
 
     fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

@@ -1,6 +1,6 @@
 //! The heterogeneous graph transformer (Hu, Dong, Wang, Sun: "Heterogeneous Graph Transformer", 2020).
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::{
     heads::Heads,
@@ -176,12 +176,44 @@ impl Layer for Hgt {
         (hop.own_states(), vec![aggregated])
     }
 
-    fn queries(&self, own: &Tensor) -> Option<Tensor> {
+    fn messages(&self, relation: usize, sources: &Tensor) -> Tensor {
+        let weights = &self.relations[relation];
+        let rows = [weights.key_layer(), weights.value_layer()].map(|layer| layer.in_f32(sources));
+        Tensor::cat(&rows, 1)
+    }
+
+    fn queries(&self, _relation: usize, own: &Tensor) -> Option<Tensor> {
         Some(part_of(&self.queries, 1).in_f32(own))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
         Reduction::DotAttention(DotAttention { heads: self.heads().of_state(), edges: None })
+    }
+
+    /// The softmax is over the edges of all relations: sums of one relation count with its share of all weights.
+    fn joined(&self, states: &[Tensor]) -> Vec<Tensor> {
+        let Heads { count, width, .. } = self.heads();
+        let values = count * width;
+        let largest: Vec<Tensor> = states.iter().map(|state| state.narrow(1, values, count)).collect();
+        let common = Tensor::stack(&largest, 0).amax([0i64].as_slice(), false).clamp_min(f64::from(f32::MIN));
+        let weights: Vec<Tensor> = states
+            .iter()
+            .zip(&largest)
+            .map(|(state, largest)| state.narrow(1, values + count, count) * (largest - &common).exp())
+            .collect();
+        let all = Tensor::stack(&weights, 0).sum_dim_intlist([0i64].as_slice(), false, Kind::Float);
+        // Nodes without in-edges get zeros.
+        let all = all.where_self(&all.not_equal(0.0), &all.ones_like());
+        let terms = states.iter().zip(&weights).map(|(state, weight)| {
+            let share = (weight / &all).unsqueeze(2);
+            (state.narrow(1, 0, values).view([-1, count, width]) * share).view([-1, values])
+        });
+        terms.reduce(|sum, term| sum + term).into_iter().collect()
+    }
+
+    fn joined_width(&self, _width: usize) -> usize {
+        let heads = self.heads();
+        (heads.values() + 2 * heads.count) as usize
     }
 
     fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

@@ -92,14 +92,14 @@ impl<'a> Hop<'a> {
 pub(crate) trait Layer: fmt::Debug + Send {
     fn aggregate(&self) -> Aggregate;
 
-    /// The messages of sources, from their hidden states `[sources, inputs]`. By default they are these states. A layer with other
-    /// messages also implements [`Layer::neighbors`].
-    fn messages(&self, sources: &Tensor) -> Tensor {
+    /// The messages of a relation's sources, from their hidden states `[sources, inputs]`. By default they are these states. A layer with
+    /// other messages also implements [`Layer::neighbors`]. Relations are numbered as in [`Hop::relations`].
+    fn messages(&self, _relation: usize, sources: &Tensor) -> Tensor {
         sources.shallow_clone()
     }
 
-    /// The destinations' part of attention logits, from their hidden states `[destinations, inputs]`.
-    fn queries(&self, _own: &Tensor) -> Option<Tensor> {
+    /// The destinations' part of a relation's attention logits, from their hidden states `[destinations, inputs]`.
+    fn queries(&self, _relation: usize, _own: &Tensor) -> Option<Tensor> {
         None
     }
 
@@ -115,6 +115,16 @@ pub(crate) trait Layer: fmt::Debug + Send {
 
     /// The aggregation over all in-neighbors, out of core, for states of `width` values at the layer's input.
     fn reduction(&self, width: usize) -> Reduction;
+
+    /// The number of values at the start of a finished state of the reduction that [`Layer::joined`] takes. By default those of its result.
+    fn joined_width(&self, width: usize) -> usize {
+        self.reduction(width).result_width()
+    }
+
+    /// What [`Layer::update`] takes, from the states of each relation. By default they are that.
+    fn joined(&self, states: &[Tensor]) -> Vec<Tensor> {
+        states.iter().map(Tensor::shallow_clone).collect()
+    }
 
     /// The new states of nodes, from their own states `[nodes, inputs]` and for each relation the aggregates of their neighbors' messages.
     /// `degrees` are their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.

@@ -36,13 +36,13 @@ impl Layer for PinSage {
         Aggregate::WeightedMean
     }
 
-    fn messages(&self, sources: &Tensor) -> Tensor {
+    fn messages(&self, _relation: usize, sources: &Tensor) -> Tensor {
         self.message.apply(sources, Epilogue::RELU)
     }
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
         let RelationHop { block, sources } = hop.relation();
-        let aggregated = aggregate(block, self.aggregate(), hop.scaling, &self.messages(sources), hop.historical);
+        let aggregated = aggregate(block, self.aggregate(), hop.scaling, &self.messages(0, sources), hop.historical);
         (hop.own_states(), vec![aggregated])
     }
 

@@ -97,8 +97,20 @@ impl Layer for Rgat {
         (hop.wanted_own_states(), aggregated)
     }
 
+    fn messages(&self, relation: usize, sources: &Tensor) -> Tensor {
+        let weights = &self.relations[relation];
+        let transformed = float(&linear(&[(sources, &weights.sources)], None, Epilogue::NONE));
+        let scores = self.scores(&weights.source_attention, &weights.sources, sources);
+        Tensor::cat(&[transformed, scores], 1)
+    }
+
+    fn queries(&self, relation: usize, own: &Tensor) -> Option<Tensor> {
+        let weights = &self.relations[relation];
+        Some(self.scores(&weights.destination_attention, &weights.destinations, own))
+    }
+
     fn reduction(&self, _width: usize) -> Reduction {
-        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None })
+        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None, has_loops: false })
     }
 
     fn update(&self, own: &Tensor, aggregated: &[Tensor], _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

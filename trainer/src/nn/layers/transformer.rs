@@ -73,11 +73,11 @@ impl Layer for Transformer {
         hop.attended(own, block, [&values, &logits], edge_rows.as_ref())
     }
 
-    fn messages(&self, sources: &Tensor) -> Tensor {
+    fn messages(&self, _relation: usize, sources: &Tensor) -> Tensor {
         Tensor::cat(&[self.key.in_f32(sources), self.value.in_f32(sources)], 1)
     }
 
-    fn queries(&self, own: &Tensor) -> Option<Tensor> {
+    fn queries(&self, _relation: usize, own: &Tensor) -> Option<Tensor> {
         Some(self.query.in_f32(own))
     }
 

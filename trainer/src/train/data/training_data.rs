@@ -86,6 +86,11 @@ impl TrainingData {
         &self.lists[0]
     }
 
+    /// The adjacency lists of each relation.
+    pub fn lists(&self) -> &[Arc<MappedChunks>] {
+        &self.lists
+    }
+
     /// The positions of nodes of the type that the model learns.
     pub fn positions<'a>(&self, nodes: &'a RoaringTreemap) -> Cow<'a, RoaringTreemap> {
         match self.graph.positions().range(self.target).start {

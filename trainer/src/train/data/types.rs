@@ -2,8 +2,8 @@
 
 use grappa_formats::graph::NODE;
 use grappa_run::{
-    config::{Evaluate, FirstHop, HaloMode, TaskChoice, TrainConfig},
-    model::{ModelGraph, ModelNodeType, ModelRelation},
+    config::{HaloMode, TaskChoice, TrainConfig},
+    model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation},
 };
 use grappa_storage::{Graph, no_features};
 
@@ -24,9 +24,8 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
     let lacking = [
         (config.task == TaskChoice::Link, "--task link"),
         (config.trains_full_graph(), "--method"),
-        (config.evaluate == Evaluate::Exact, "--evaluate exact"),
         (config.halo == HaloMode::History, "--halo history"),
-        (config.first_hop == FirstHop::Preaggregated, "--first-hop preaggregated"),
+        (config.jumping_knowledge != JumpingKnowledge::None, "--jumping-knowledge"),
         (!graph.is_whole(), "training on a slice"),
     ];
     match lacking.into_iter().find(|(is_wanted, _)| *is_wanted) {
@@ -91,4 +90,25 @@ pub(crate) fn model_graph(graph: &Graph, target: usize) -> ModelGraph {
         destination: entry.destination as usize,
     });
     ModelGraph { node_types: node_types.collect(), relations: relations.collect(), target }
+}
+
+/// How a graph differs from the one that a model was `learned` on, if it does.
+pub(crate) fn difference(learned: &ModelGraph, found: &ModelGraph) -> Option<String> {
+    let [theirs, ours] = [learned, found].map(|graph| {
+        let types = graph
+            .node_types
+            .iter()
+            .map(|node_type| format!("type {} with {} features", node_type.name, node_type.inputs));
+        let relations = (0..graph.relations.len()).map(|number| format!("relation {}", graph.names(number).join(":")));
+        types.chain(relations).collect::<Vec<String>>()
+    });
+    let [missing, other] =
+        [(&theirs, &ours), (&ours, &theirs)].map(|(all, others)| all.iter().find(|name| !others.contains(name)));
+    match (missing, other) {
+        (Some(missing), Some(other)) => Some(format!("it has {other}, and not {missing}")),
+        (Some(missing), None) => Some(format!("it lacks {missing}")),
+        (None, Some(other)) => Some(format!("it has {other} besides")),
+        (None, None) if theirs != ours => Some("its types or relations are in another order".to_owned()),
+        (None, None) => None,
+    }
 }

@@ -21,7 +21,6 @@ use super::{
 use crate::train::{
     data::splits::{SplitScores, TEST, VAL},
     halo::history::History,
-    inference::task::Inference,
     memory::Room,
     model_on_graph::ModelOnGraph,
 };
@@ -273,10 +272,7 @@ fn scores<'a>(
     let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true, on.target_scale().as_ref());
     let mut take = scores.receiver(scored.needed.results(), labels);
     let room = Room { inference: room.inference.saturating_sub(scored.first_inputs.bytes()), ..room };
-    on.with_inference(room, |inference, model| {
-        let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };
-        inference.run_needed(model, &scored.needed, on.progress, &mut take)
-    })?;
+    on.infer(room, &scored.needed, &scored.first_inputs, &mut take)?;
     drop(take);
     Ok(scores)
 }

@@ -20,7 +20,7 @@ use roaring::RoaringTreemap;
 
 use crate::train::{
     data::splits::{TEST, VAL},
-    inference::{first_inputs::FirstInputs, needed::Needed, task::Inference},
+    inference::{first_inputs::FirstInputs, needed::Needed},
     model_on_graph::ModelOnGraph,
     options::resolved_config::ResolvedConfig,
     random_key::key,
@@ -146,9 +146,6 @@ impl ScoredNodes {
 
     /// Decides how to evaluate, and finds the nodes to compute. Rank 0 gives the method.
     pub(crate) fn choose(on: &mut ModelOnGraph<'_>, method: Evaluate) -> Result<Self> {
-        if on.config.model.is_relational() {
-            return Ok(Self::Minibatches);
-        }
         let work_max = match on.processes.broadcast("method", || Ok(method))? {
             Evaluate::Sampled => return Self::of_samples(on),
             Evaluate::Exact => f64::INFINITY,
@@ -194,7 +191,7 @@ impl ScoredNodes {
         };
         let Some(first) = self.first().filter(|first| !first.needed.is_sampled()) else {
             let last = match on.config.evaluate {
-                Evaluate::Auto if !on.config.model.is_relational() && on.check_sets().is_ok() => {
+                Evaluate::Auto if on.check_sets().is_ok() => {
                     format!("; the {best} model is scored exactly at the end")
                 }
                 _ => String::new(),
@@ -215,10 +212,7 @@ impl ScoredNodes {
     fn scratch_bytes(&self, on: &mut ModelOnGraph<'_>, retained: u64) -> Result<u64> {
         let room = on.make_room(retained, false)?;
         let inference_bytes = self.all().iter().map(|scored| {
-            let bytes = on.with_inference(room, |inference, model| {
-                let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };
-                Ok(inference.scratch_bytes(model, &scored.needed))
-            });
+            let bytes = on.scratch_bytes(room, &scored.needed, &scored.first_inputs);
             bytes.unwrap_or(0)
         });
         Ok(inference_bytes.sum())

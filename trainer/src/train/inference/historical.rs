@@ -31,7 +31,7 @@ use grappa_sampling::{
 use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 
-use super::needed::{Needed, NeededOptions};
+use super::needed::{Needed, NeededGraph, NeededOptions};
 use crate::train::data::degrees::Degrees;
 use crate::{
     Result,
@@ -140,7 +140,8 @@ impl HistoricalNodes {
             work_max,
             threads,
         };
-        Needed::compute(chunks, wanted, &options, progress)
+        let graph = NeededGraph::untyped(chunks, chunks.map().nodes(), options.layers);
+        Needed::compute(&graph, wanted, &options, progress)
     }
 
     /// The sets of nodes, from the one of the first layer to the one of the last.

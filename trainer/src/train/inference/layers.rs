@@ -130,7 +130,7 @@ impl Layers<'_> {
     /// The edges that a layer aggregates, with what it takes of them.
     fn lists(&self, layer: usize) -> InNeighbors<'_> {
         let values = self.model.options().edges.values();
-        self.needed.lists(self.inference.chunks, layer).with_values(values)
+        self.needed.lists(self.inference.chunks, layer, 0).with_values(values)
     }
 
     /// Bytes of the scratch files that there are at a time.

@@ -25,6 +25,7 @@ mod keeper;
 mod layers;
 pub(super) mod needed;
 mod pass;
+mod relational;
 mod run;
 mod states;
 mod step_size;
@@ -34,7 +35,8 @@ pub mod trained_model;
 pub(crate) use self::needed::check_sets;
 pub use self::{
     first_inputs::FirstInputs,
-    needed::{Needed, NeededOptions},
+    needed::{Needed, NeededGraph, NeededOptions},
+    relational::RelationalInference,
     task::{Inference, OnRows},
 };
 pub use super::data::degrees::Degrees;

@@ -2,24 +2,67 @@
 
 use std::sync::Arc;
 
+use grappa_formats::random;
 use grappa_io::progress::Progress;
-use grappa_sampling::{InNeighbors, NeighborSample, NodeSet, policy::STATE_WORK};
+use grappa_run::model::ModelOptions;
+use grappa_sampling::{GraphShape, InNeighbors, NeighborSample, NodeSet, policy::STATE_WORK};
 use grappa_storage::{MappedChunks, Store};
 
 use crate::Result;
 
-/// The nodes whose states exact inference needs, layer by layer.
+/// The nodes whose states exact inference needs, layer by layer, and type by type.
 ///
 /// The result is wanted for some nodes. The last layer takes the states of these and of all their in-neighbors; the layer before
 /// takes the states of the in-neighbors of all these in turn. Nodes that are in no such set are never read.
 #[derive(Debug, Clone)]
 pub struct Needed {
-    /// At index l: the nodes whose states layer l takes. Last: the nodes whose results are wanted.
-    sets: Vec<Arc<NodeSet>>,
+    /// At index l: the nodes of each type whose states layer l takes. Last: the nodes whose results are wanted.
+    sets: Vec<Vec<Arc<NodeSet>>>,
+    /// The type whose results are wanted.
+    target: usize,
     /// The edges that each layer aggregates.
     edges: Vec<u64>,
     /// The in-neighbors that each layer aggregates; empty if all layers aggregate all.
     samples: Vec<Option<NeighborSample>>,
+}
+
+/// The edges along which states depend on each other.
+#[derive(Debug, Clone)]
+pub struct NeededGraph<'a> {
+    /// Number of nodes of each type.
+    pub nodes: Vec<u64>,
+    /// The adjacency lists of each relation.
+    pub lists: Vec<&'a MappedChunks>,
+    /// The type of each relation's sources.
+    pub sources: Vec<usize>,
+    /// For each layer, the relations that it aggregates for each type ([`ModelOptions::relations_of_layers`]).
+    pub layers: Vec<Vec<Option<Vec<usize>>>>,
+    /// The type whose results are wanted.
+    pub target: usize,
+}
+
+impl<'a> NeededGraph<'a> {
+    /// A graph without types, with this number of layers.
+    pub fn untyped(chunks: &'a MappedChunks, nodes: u64, layers: usize) -> Self {
+        Self {
+            nodes: vec![nodes],
+            lists: vec![chunks],
+            sources: vec![0],
+            layers: vec![vec![Some(vec![0])]; layers],
+            target: 0,
+        }
+    }
+
+    /// The graph of a model.
+    pub fn of_model(lists: &'a [Arc<MappedChunks>], shape: &GraphShape, model: &ModelOptions) -> Self {
+        Self {
+            nodes: shape.nodes.clone(),
+            lists: lists.iter().map(|lists| &**lists).collect(),
+            sources: shape.relations.iter().map(|relation| relation.source).collect(),
+            layers: model.relations_of_layers(),
+            target: model.graph().target,
+        }
+    }
 }
 
 /// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes, where each
@@ -62,7 +105,8 @@ impl Needed {
     /// All nodes at each of `layers` layers.
     pub fn all(store: &Store, layers: usize) -> Self {
         let all = Arc::new(NodeSet::all(store.manifest().nodes));
-        Self { sets: vec![all; layers + 1], edges: vec![store.manifest().edges; layers], samples: Vec::new() }
+        let edges = vec![store.manifest().edges; layers];
+        Self { sets: vec![vec![all]; layers + 1], target: 0, edges, samples: Vec::new() }
     }
 
     /// Finds the nodes that the states of the nodes `results` depend on. None if that is more work than [`NeededOptions::work_max`]: the search
@@ -71,44 +115,55 @@ impl Needed {
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn compute(
-        chunks: &MappedChunks,
+        graph: &NeededGraph<'_>,
         results: NodeSet,
         options: &NeededOptions<'_>,
         progress: &dyn Progress,
     ) -> Result<Option<Self>> {
         let threads = options.threads;
-        let mut sets = vec![Arc::new(results)];
+        let nothing = |&nodes: &u64| Arc::new(NodeSet::from_members(nodes, []));
+        let mut last: Vec<Arc<NodeSet>> = graph.nodes.iter().map(nothing).collect();
+        last[graph.target] = Arc::new(results);
+        let mut sets = vec![last];
         let mut edges = Vec::new();
         let mut work = 0.0;
-        for layer in (0..options.layers).rev() {
-            let lists = lists(chunks, options.samples, layer);
+        for (layer, relations) in graph.layers[..options.layers].iter().enumerate().rev() {
             let outputs = sets.last().expect("there is one");
             let is_known = layer == 0 && options.knows_first_hop;
-            work += STATE_WORK * outputs.len() as f64;
-            if !is_known {
-                work += lists.edges_to(outputs, threads)? as f64;
+            // The relations that the layer aggregates, with the number of their edges.
+            let mut aggregated = Vec::new();
+            for (node_type, set) in outputs.iter().enumerate().filter(|(_, set)| !set.is_empty()) {
+                work += STATE_WORK * set.len() as f64;
+                for &relation in relations[node_type].iter().flatten().filter(|_| !is_known) {
+                    let lists = lists(graph.lists[relation], options.samples, layer, relation);
+                    let edges = lists.edges_to(set, threads)?;
+                    work += edges as f64;
+                    aggregated.push((node_type, relation, edges));
+                }
             }
             if work > options.work_max {
                 return Ok(None);
             }
-            let (inputs, layer_nodes) = match is_known {
-                true => (outputs.clone(), 0),
-                false => {
-                    let (inputs, edges) = lists.with_sources(outputs, threads, progress)?;
-                    // Layer `layer - 1` makes these states.
-                    let inputs = match layer.checked_sub(2).and_then(|at| options.also.get(at)) {
-                        Some(also) => inputs.union(also),
-                        None => inputs,
-                    };
-                    (Arc::new(inputs), edges)
-                }
-            };
+            let mut inputs: Vec<Arc<NodeSet>> = outputs.clone();
+            for &(node_type, relation, _) in &aggregated {
+                let lists = lists(graph.lists[relation], options.samples, layer, relation);
+                let (source, set) = (graph.sources[relation], &outputs[node_type]);
+                let found = match source == node_type {
+                    true => lists.with_sources(set, threads, progress)?.0,
+                    false => lists.sources_of(set, threads, progress)?,
+                };
+                inputs[source] = Arc::new(inputs[source].union(&found));
+            }
+            // Layer `layer - 1` makes these states.
+            if !is_known && let Some(also) = layer.checked_sub(2).and_then(|at| options.also.get(at)) {
+                inputs[graph.target] = Arc::new(inputs[graph.target].union(also));
+            }
             sets.push(inputs);
-            edges.push(layer_nodes);
+            edges.push(aggregated.iter().map(|(.., edges)| edges).sum());
         }
         sets.reverse();
         edges.reverse();
-        Ok(Some(Self { sets, edges, samples: options.samples.to_vec() }))
+        Ok(Some(Self { sets, target: graph.target, edges, samples: options.samples.to_vec() }))
     }
 
     /// Whether some layers aggregate samples of in-neighbors.
@@ -116,30 +171,38 @@ impl Needed {
         !self.samples.is_empty()
     }
 
-    /// The in-neighbors that a layer aggregates.
-    pub(super) fn lists<'a>(&self, chunks: &'a MappedChunks, layer: usize) -> InNeighbors<'a> {
-        lists(chunks, &self.samples, layer)
+    /// The in-neighbors of a relation that a layer aggregates.
+    pub(super) fn lists<'a>(&self, chunks: &'a MappedChunks, layer: usize, relation: usize) -> InNeighbors<'a> {
+        lists(chunks, &self.samples, layer, relation)
     }
 
-    /// The nodes whose states a layer takes.
+    /// The nodes of a graph without types whose states a layer takes.
     ///
     /// # Panics
     /// If there is no such layer.
     pub fn inputs(&self, layer: usize) -> &NodeSet {
-        &self.sets[layer]
+        self.inputs_of(layer, self.target)
     }
 
-    /// The nodes whose states a layer makes.
+    /// The nodes of a graph without types whose states a layer makes.
     ///
     /// # Panics
     /// If there is no such layer.
     pub fn outputs(&self, layer: usize) -> &NodeSet {
-        &self.sets[layer + 1]
+        self.inputs_of(layer + 1, self.target)
+    }
+
+    /// The nodes of a type whose states a layer takes. Those that it makes are the inputs of the next one.
+    ///
+    /// # Panics
+    /// If there is no such layer or type.
+    pub fn inputs_of(&self, layer: usize, node_type: usize) -> &NodeSet {
+        &self.sets[layer][node_type]
     }
 
     /// The nodes whose results are wanted.
     pub fn results(&self) -> &NodeSet {
-        self.sets.last().expect("there is one")
+        self.outputs(self.layers() - 1)
     }
 
     /// Number of layers.
@@ -149,11 +212,21 @@ impl Needed {
 
     /// A measure of the work: the number of edges to aggregate, and 16 for each state to update.
     pub fn work(&self) -> f64 {
-        let states: u64 = self.sets[1..].iter().map(|set| set.len()).sum();
+        let states: u64 = self.sets[1..].iter().flatten().map(|set| set.len()).sum();
         self.edges.iter().sum::<u64>() as f64 + STATE_WORK * states as f64
     }
 }
 
-fn lists<'a>(chunks: &'a MappedChunks, samples: &[Option<NeighborSample>], layer: usize) -> InNeighbors<'a> {
-    InNeighbors::sampled(chunks, samples.get(layer).copied().flatten())
+/// All relations draw different in-neighbors.
+fn lists<'a>(
+    chunks: &'a MappedChunks,
+    samples: &[Option<NeighborSample>],
+    layer: usize,
+    relation: usize,
+) -> InNeighbors<'a> {
+    let sample = samples.get(layer).copied().flatten().map(|sample| NeighborSample {
+        seed: if relation == 0 { sample.seed } else { random::combine(sample.seed, relation as u64) },
+        ..sample
+    });
+    InNeighbors::sampled(chunks, sample)
 }

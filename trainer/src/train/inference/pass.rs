@@ -292,10 +292,10 @@ impl LayerPass<'_> {
 
 /// An error of this crate in a callback of the engine, whose errors are others. It waits here until the engine has returned.
 #[derive(Default)]
-struct DeferredError(Cell<Option<Error>>);
+pub(super) struct DeferredError(Cell<Option<Error>>);
 
 impl DeferredError {
-    fn caught<T>(&self, done: Result<T>) -> grappa_io::Result<T> {
+    pub(super) fn caught<T>(&self, done: Result<T>) -> grappa_io::Result<T> {
         done.map_err(|error| {
             self.0.set(Some(error));
             grappa_io::Error::Stopped
@@ -303,7 +303,7 @@ impl DeferredError {
     }
 
     /// The error, or else the result of the engine.
-    fn or(self, done: Result<()>) -> Result<()> {
+    pub(super) fn or(self, done: Result<()>) -> Result<()> {
         self.0.into_inner().map_or(done, Err)
     }
 }

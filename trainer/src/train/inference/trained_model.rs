@@ -21,17 +21,18 @@ use grappa_run::{
     schema::{self, Match},
     scores::{TargetLoss, TargetScale},
 };
-use grappa_sampling::NodeSet;
-use grappa_storage::{MappedChunks, Store};
+use grappa_sampling::{NodeSet, view::shape_of};
+use grappa_storage::{Graph, MappedChunks, Store};
 use tch::Device;
 
 use super::{
     columns::reordered,
-    needed::{Needed, NeededOptions},
+    needed::{Needed, NeededGraph, NeededOptions},
+    relational::RelationalInference,
     task::{Inference, OnRows},
 };
 use crate::train::{
-    data::{edge_data, slice},
+    data::{edge_data, slice, types},
     options::first_hop,
     tensors,
 };
@@ -58,6 +59,27 @@ pub enum Output {
     Logits,
     /// The input of the last layer: the hidden values of the layer before it.
     Embeddings,
+}
+
+/// The nodes that a model predicts, and the graph that they are in.
+#[derive(Debug, Clone, Copy)]
+pub struct PredictedGraph<'a> {
+    /// The store of the nodes: all of a graph without types.
+    pub nodes: &'a Store,
+    /// The graph, for a model with weights for each relation.
+    pub(crate) graph: Option<&'a Graph>,
+}
+
+impl<'a> From<&'a Store> for PredictedGraph<'a> {
+    fn from(store: &'a Store) -> Self {
+        Self { nodes: store, graph: None }
+    }
+}
+
+impl<'a> From<&'a Arc<Store>> for PredictedGraph<'a> {
+    fn from(store: &'a Arc<Store>) -> Self {
+        Self::from(&**store)
+    }
 }
 
 /// The results to compute.
@@ -90,6 +112,7 @@ impl Trained {
         let state = checkpoint.state;
         let options = ModelOptions {
             edges: state.edge_input(),
+            graph: state.graph.clone(),
             ..config.model_options(state.inputs as usize, state.outputs as usize, state.task())
         };
         let model = Model::new(options, config.seed, device)?;
@@ -163,6 +186,33 @@ impl Trained {
     /// The task of the model: one class per node, or a set of labels.
     pub fn task(&self) -> Task {
         self.state.task()
+    }
+
+    /// The nodes of a graph that the model predicts.
+    ///
+    /// # Errors
+    /// If the graph has other types, features or relations than the model has weights for.
+    pub fn nodes_of<'a>(&self, graph: &'a Graph) -> Result<PredictedGraph<'a>> {
+        let path = graph.path().display();
+        let Some(learned) = &self.state.graph else {
+            return match graph.has_types() {
+                false => Ok(PredictedGraph::from(&graph.node_types()[0])),
+                true => Err(Error::WrongStore(format!(
+                    "{path}: the graph has types, and the model was trained on a graph without: use a graph without types"
+                ))),
+            };
+        };
+        let name = &learned.node_types[learned.target].name;
+        let target = graph.type_named(name).ok_or_else(|| {
+            Error::WrongStore(format!("{path}: the model predicts nodes of type {name}, and the graph has none"))
+        })?;
+        let found = types::model_graph(graph, target);
+        match types::difference(learned, &found) {
+            Some(difference) => Err(Error::WrongStore(format!(
+                "{path}: the graph differs from the one that the model was trained on: {difference}"
+            ))),
+            None => Ok(PredictedGraph { nodes: &graph.node_types()[target], graph: Some(graph) }),
+        }
     }
 
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
@@ -306,13 +356,14 @@ impl Trained {
     /// cannot be written, or memory is too small. Also the errors of `on_rows`.
     pub fn infer(
         &self,
-        store: &Store,
+        on: PredictedGraph<'_>,
         request: InferenceRequest,
         budget: Budget,
         scratch: &Path,
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
+        let store = on.nodes;
         self.check_store(store)?;
         let layers = match request.output {
             Output::Logits => self.model.options().layers,
@@ -324,6 +375,9 @@ impl Trained {
             ));
         }
         check_present(store, &request.nodes)?;
+        if let Some(graph) = on.graph {
+            return self.infer_by_relation(graph, request, layers, budget, scratch, progress, on_rows);
+        }
         let chunks = Arc::new(MappedChunks::open(store)?);
         let features = store_features(store)?;
         let order = match Match::of_features(&self.schema, &store.schema()?) {
@@ -368,7 +422,8 @@ impl Trained {
                 work_max: f64::INFINITY,
                 threads: budget.threads,
             };
-            let needed = Needed::compute(&chunks, request.nodes, &options, progress)?;
+            let graph = NeededGraph::untyped(&chunks, store.manifest().nodes, self.model.options().layers);
+            let needed = Needed::compute(&graph, request.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
             inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match request.output {
                 Output::Logits => on_rows(positions, rows),
@@ -376,6 +431,51 @@ impl Trained {
             })
         })?;
         Ok(())
+    }
+}
+
+impl Trained {
+    /// As [`Trained::infer`], of the first `layers` layers of a model with weights for each relation.
+    #[allow(clippy::too_many_arguments)]
+    fn infer_by_relation(
+        &self,
+        graph: &Graph,
+        request: InferenceRequest,
+        layers: usize,
+        budget: Budget,
+        scratch: &Path,
+        progress: &dyn Progress,
+        on_rows: &mut OnRows<'_>,
+    ) -> Result<()> {
+        let options = self.model.options();
+        let lists = graph.relations().iter().map(|relation| Ok(Arc::new(MappedChunks::open(relation)?)));
+        let lists = lists.collect::<Result<Vec<_>>>()?;
+        let first_hop = match first_hop::of_run(&self.state) {
+            FirstHop::Preaggregated => first_hop::all_known(graph, options.layer, options.edges)?,
+            _ => None,
+        };
+        let needed_options = NeededOptions {
+            layers,
+            samples: &[],
+            knows_first_hop: first_hop.is_some(),
+            also: &[],
+            work_max: f64::INFINITY,
+            threads: budget.threads,
+        };
+        let edges = NeededGraph::of_model(&lists, &shape_of(graph), options);
+        let needed = Needed::compute(&edges, request.nodes, &needed_options, progress)?.expect("there is no limit");
+        let inference = RelationalInference {
+            graph,
+            lists: &lists,
+            first_hop,
+            budget,
+            scratch,
+            rounded_states: FeatureDtype::F32,
+            device: self.device,
+        };
+        catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
+            inference.run(&self.model, &needed, progress, on_rows)
+        })
     }
 }
 

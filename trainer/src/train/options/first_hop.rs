@@ -138,17 +138,12 @@ pub fn known<'a>(relation: impl Into<Relation<'a>>, model: LayerKind, edges: Edg
     }
 }
 
-/// Whether [`known`] finds those of all relations.
+/// As [`known`], for each relation. None if one lacks them.
 ///
 /// # Errors
 /// As [`known`].
-pub(crate) fn are_known(graph: &Graph, model: LayerKind, edges: EdgeInput) -> Result<bool> {
-    for number in 0..graph.relations().len() {
-        if known(graph.relation(number), model, edges)?.is_none() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+pub(crate) fn all_known(graph: &Graph, model: LayerKind, edges: EdgeInput) -> Result<Option<Vec<Aggregates>>> {
+    (0..graph.relations().len()).map(|number| known(graph.relation(number), model, edges)).collect()
 }
 
 /// The pre-aggregated features of each relation. None if one has none of this kind.

@@ -131,7 +131,7 @@ fn chosen_first_hop(
         config.first_hop = first_hop::of_run(state);
     }
     let mut warnings = Vec::new();
-    let before = first_hop::are_known(graph, config.model, edge_data::of_graph(graph).input(&config)?)?;
+    let before = first_hop::all_known(graph, config.model, edge_data::of_graph(graph).input(&config)?)?.is_some();
     let chosen =
         first_hop::choose(graph, &config, watcher.progress(), &mut |message| warnings.push(message.to_owned()));
     warnings.iter().for_each(|warning| watcher.warn(warning));

@@ -71,8 +71,7 @@ impl RunInProgress<'_, '_> {
         let is_sampled = scores.is_some_and(|scores| scores.evaluated == Evaluate::Sampled);
         let was_sampled = is_sampled
             || self.output.journal.records().iter().any(|record| record.evaluated == Some(Evaluate::Sampled));
-        let can_infer = !self.trainer.config.model.is_relational();
-        let is_due = self.trainer.config.evaluate == Evaluate::Auto && was_sampled && can_infer;
+        let is_due = self.trainer.config.evaluate == Evaluate::Auto && was_sampled;
         self.trainer.clock.enter(Stage::Evaluate);
         let has_model = is_due && self.load_best_model(watcher)?;
         if !self.trainer.has_final_evaluation(has_model)? {
