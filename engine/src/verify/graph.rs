@@ -8,7 +8,7 @@ use grappa_formats::{
 };
 use grappa_io::{Error, Result, progress::Progress, regular};
 use grappa_sampling::partition::ChunkTables;
-use grappa_storage::{files, read_manifest_of_member};
+use grappa_storage::{files, read_listed_member};
 
 use super::{
     assignments,
@@ -104,7 +104,7 @@ fn member(
 ) -> Result<Option<Manifest>> {
     let root = graph.root.join(folder);
     let check = StoreCheck::new(&root, graph.progress);
-    let manifest = match read_manifest_of_member(&root) {
+    let manifest = match read_listed_member(&root, digest) {
         Ok(manifest) => {
             if manifest.digest() != digest {
                 let problem = format!(

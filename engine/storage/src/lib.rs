@@ -38,7 +38,7 @@ pub use columns::{MappedFeatures, MappedLabels};
 pub use graph::{Graph, Positions, Relation};
 pub use ids::{ExternalId, StoreIds};
 pub use mapped::MappedChunks;
-pub use member::read_manifest_of_member;
+pub use member::{read_listed_member, read_manifest_of_member};
 pub use neighbors::Neighbors;
 pub use open::{Store, is_graph, no_features, read_manifest, read_schema};
 pub use permutation::{NodePermutation, NodeTable};

@@ -17,9 +17,24 @@ pub fn read_manifest_of_member(folder: &Path) -> Result<Manifest> {
     Manifest::decode(&bytes).map_err(Error::format(&file))
 }
 
+/// As [`read_manifest_of_member`], of the member with this digest. If a run that gave it features was killed at its end, the graph lists a
+/// manifest that is still in the folder of that run.
+///
+/// # Errors
+/// As [`read_manifest_of_member`].
+pub fn read_listed_member(folder: &Path, digest: u64) -> Result<Manifest> {
+    let manifest = read_manifest_of_member(folder)?;
+    if manifest.digest() == digest {
+        return Ok(manifest);
+    }
+    let next = regular::read_if_there(&folder.join(files::FEATURES_PARTIAL).join(files::MANIFEST))?;
+    let next = next.and_then(|bytes| Manifest::decode(&bytes).ok()).filter(|next| next.digest() == digest);
+    Ok(next.unwrap_or(manifest))
+}
+
 /// Reads the manifest of a member, which has this digest and fits the graph.
 pub(crate) fn read_member(folder: &Path, digest: u64, fits: impl Fn(&Manifest) -> bool) -> Result<Manifest> {
-    let manifest = read_manifest_of_member(folder)?;
+    let manifest = read_listed_member(folder, digest)?;
     let found = manifest.digest();
     if found != digest || !fits(&manifest) {
         let problem = format!(

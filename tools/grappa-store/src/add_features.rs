@@ -3,15 +3,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
+use clap::ValueEnum;
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
-    Error, Store,
+    Error, Graph,
     aggregate::Budget,
-    derive::features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features, partial_folder},
+    derive::features::{
+        AddFeatures, AddedFeatures, FastRp, FeatureKind, FeatureTarget, NeighborMeans, add_features, partial_folder,
+    },
 };
 use serde::Serialize;
 
-use crate::args;
+use crate::{args, members};
 
 /// Defaults of `fastrp`, close to the paper's.
 const DIM: u32 = 128;
@@ -31,16 +34,31 @@ struct FeaturesSummary {
 
 pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let kind = kind(options)?;
-    let store = Store::open(&options.store)?;
+    let graph = Graph::open(&options.store)?;
+    let (target, kind) = match options.kind {
+        args::FeatureKind::Mean => {
+            let name = options.node_type.as_deref().expect("required");
+            let node_type = members::node_type(&graph, name)?;
+            let relations = options.relations.iter().map(|name| members::relation(&graph, name));
+            let relations = relations.collect::<anyhow::Result<Vec<_>>>()?;
+            let means = NeighborMeans::new(&graph, node_type, &relations)?;
+            (FeatureTarget::node_type(&graph, node_type), FeatureKind::Mean(means))
+        }
+        _ if graph.has_types() => bail!(
+            "{}: the graph has node types, which --kind {} does not tell apart: use --kind mean --type TYPE",
+            options.store.display(),
+            options.kind.to_possible_value().expect("all kinds have names").get_name()
+        ),
+        _ => (FeatureTarget::node_type(&graph, 0), kind(options)?),
+    };
     let add = AddFeatures {
         kind,
         dtype: options.dtype,
         budget: Budget::new(options.memory.0, options.threads.get()?),
         writer: concat!("grappa-store ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
-    signals::leaves_folder(partial_folder(&store), "rerun the command to continue");
-    let added = add_features(&store, &add, &console.bars()).map_err(explain)?;
+    signals::leaves_folder(partial_folder(target), "rerun the command to continue");
+    let added = add_features(target, &add, &console.bars()).map_err(explain)?;
     console.finish(&FeaturesSummary {
         kind: add.kind.name().to_owned(),
         added,
@@ -61,7 +79,13 @@ fn explain(error: Error) -> anyhow::Error {
 }
 
 fn kind(options: &args::AddFeaturesArgs) -> anyhow::Result<FeatureKind> {
+    for (name, is_set) in [("--type", options.node_type.is_some()), ("--relations", !options.relations.is_empty())] {
+        if is_set {
+            bail!("{name} is for --kind mean: other kinds are for graphs without types");
+        }
+    }
     match options.kind {
+        args::FeatureKind::Mean => unreachable!("it is of a type"),
         args::FeatureKind::Degrees => {
             for (name, is_set) in [
                 ("--dim", options.dim.is_some()),

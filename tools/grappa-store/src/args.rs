@@ -82,8 +82,11 @@ pub enum Command {
     /// itself where it pays (see its --first-hop).
     #[command(after_long_help = "Example: grappa-store preaggregate web.grappa --kind mean")]
     Preaggregate(PreaggregateArgs),
-    /// Compute features from the graph and add them to a store that has none
-    #[command(after_long_help = "Example: grappa-store add-features web.grappa --kind fastrp --dim 64 --dtype f16")]
+    /// Compute features from the graph and add them to a store, or a node type, that has none
+    #[command(after_long_help = "\
+Examples:
+  grappa-store add-features web.grappa --kind fastrp --dim 64 --dtype f16
+  grappa-store add-features papers.grappa --kind mean --type author")]
     AddFeatures(AddFeaturesArgs),
     /// Make a store of some chunks of a store, with hard links where possible
     ///
@@ -317,6 +320,12 @@ pub struct AddFeaturesArgs {
     /// Features per node, for fastrp [default: 128]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX)))]
     pub dim: Option<u32>,
+    /// Node type that gets features, for mean
+    #[arg(long = "type", value_name = "TYPE", required_if_eq("kind", "mean"))]
+    pub node_type: Option<String>,
+    /// Relations into the type, whose sources have features, for mean [default: all]
+    #[arg(long, value_name = "NAME,NAME,...", value_delimiter = ',')]
+    pub relations: Vec<String>,
     /// Type of a stored value
     #[arg(long, default_value = "f32", value_parser = dtypes())]
     pub dtype: FeatureDtype,
@@ -342,6 +351,8 @@ pub enum FeatureKind {
     Degrees,
     /// Node embeddings by random projection: similar neighborhoods get similar vectors
     Fastrp,
+    /// For a node type: the mean features of in-neighbors, side by side for each relation; zeros without in-neighbors
+    Mean,
 }
 
 fn schedule_help(schedule: Schedule) -> &'static str {

@@ -15,22 +15,29 @@
 //! starts anew. No other file refers to the manifest of a store without features: assignments name no manifest, and
 //! aggregates need features. Processes that have the store open keep the old manifest.
 //!
+//! In a graph with types, a type gets features. Its manifest is that of a member, which the manifest of the graph lists by its digest. So
+//! the manifest of the graph is replaced first, by one rename: now the type has features. A reader that does not find the listed manifest in
+//! its place finds it in `features.partial`. Then it is renamed as that of a store.
+//!
 //! The result has the same bytes for any memory and any number of threads. Edge weights are ignored.
 
 mod degrees;
 mod fastrp;
+mod neighbors;
 #[cfg(test)]
 mod tests;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use grappa_formats::{
     ChunkId,
     aggregates::AggregateFile,
     features::{DIM_MAX, FeatureLayout},
+    graph::GraphManifest,
     manifest::{FeatureDtype, FeatureSource, FeatureSpec, FileEntry, Manifest},
 };
 use grappa_io::{
@@ -41,11 +48,12 @@ use grappa_io::{
     regular,
 };
 use grappa_storage::{
-    Store, aggregates::manifest_digest, feature_rows::FeatureRowsWriter, files, read_manifest, writer::finished,
+    Graph, Store, aggregates::manifest_digest, feature_rows::FeatureRowsWriter, files, read_manifest,
+    read_manifest_of_member, writer::finished,
 };
 use serde::Serialize;
 
-pub use self::fastrp::FastRp;
+pub use self::{fastrp::FastRp, neighbors::NeighborMeans};
 use crate::aggregate::Budget;
 
 /// Name of the recipe: the options of a run and the digest of the manifest that it started from.
@@ -63,6 +71,63 @@ pub enum FeatureKind {
     Degrees,
     /// Embeddings of the graph.
     FastRp(FastRp),
+    /// For each of some relations into a node type, the mean of the features of a node's in-neighbors.
+    Mean(NeighborMeans),
+}
+
+/// What gets features: a store, or a node type of a graph.
+#[derive(Debug, Clone, Copy)]
+pub struct FeatureTarget<'a> {
+    nodes: &'a Store,
+    /// The graph, and the number of the type.
+    member: Option<(&'a Graph, usize)>,
+}
+
+impl<'a> From<&'a Store> for FeatureTarget<'a> {
+    fn from(store: &'a Store) -> Self {
+        Self { nodes: store, member: None }
+    }
+}
+
+impl<'a> From<&'a Arc<Store>> for FeatureTarget<'a> {
+    fn from(store: &'a Arc<Store>) -> Self {
+        Self::from(&**store)
+    }
+}
+
+impl<'a> FeatureTarget<'a> {
+    /// A node type of a graph.
+    ///
+    /// # Panics
+    /// If there is no such type.
+    pub fn node_type(graph: &'a Graph, node_type: usize) -> Self {
+        let member = graph.has_types().then_some((graph, node_type));
+        Self { nodes: &graph.node_types()[node_type], member }
+    }
+
+    /// Makes the next manifest that of the nodes.
+    fn replace_manifest(&self, next: &Path, digest: u64) -> Result<()> {
+        if let Some((graph, node_type)) = self.member {
+            // Another process may give features to another type.
+            let _lock = FolderLock::wait(&graph.path().join(files::ASSIGNMENTS))?;
+            let file = graph.path().join(files::MANIFEST);
+            let mut manifest = GraphManifest::decode(&regular::read(&file)?).map_err(Error::format(&file))?;
+            manifest.node_types[node_type].digest = digest;
+            durable::write_file(&file, &manifest.encode())?;
+        }
+        durable::rename(next, &self.nodes.path().join(files::MANIFEST))
+    }
+
+    /// Ends a run that was killed after the graph had got the next manifest of the type.
+    fn finish_earlier(&self, next: &Path) -> Result<()> {
+        let Some((graph, node_type)) = self.member else { return Ok(()) };
+        let listed = graph.manifest().node_types[node_type].digest;
+        let found = regular::read_if_there(next)?.and_then(|bytes| Manifest::decode(&bytes).ok());
+        match found.is_some_and(|found| found.digest() == listed) {
+            true => durable::rename(next, &self.nodes.path().join(files::MANIFEST)),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Options of [`add_features`].
@@ -94,11 +159,12 @@ pub struct AddedFeatures {
 }
 
 impl FeatureKind {
-    /// The name users write: `degrees` or `fastrp`.
+    /// The name users write: `degrees`, `fastrp` or `mean`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Degrees => "degrees",
             Self::FastRp(_) => "fastrp",
+            Self::Mean(_) => "mean",
         }
     }
 
@@ -107,6 +173,7 @@ impl FeatureKind {
         match self {
             Self::Degrees => degrees::dim(manifest),
             Self::FastRp(options) => options.dim,
+            Self::Mean(means) => means.dim,
         }
     }
 }
@@ -117,6 +184,7 @@ impl fmt::Display for FeatureKind {
         match self {
             Self::Degrees => f.write_str("--kind degrees"),
             Self::FastRp(options) => options.fmt(f),
+            Self::Mean(means) => means.fmt(f),
         }
     }
 }
@@ -130,12 +198,32 @@ impl fmt::Display for FeatureKind {
 /// # Errors
 /// If the store has features, or is a slice; if options do not fit together; if the memory is too small; or if a file cannot
 /// be read or written. Finished files stay for the next run with the same options, unless the disk is full.
-pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<AddedFeatures> {
+pub fn add_features<'a>(
+    target: impl Into<FeatureTarget<'a>>,
+    options: &AddFeatures,
+    progress: &dyn Progress,
+) -> Result<AddedFeatures> {
+    let target = target.into();
+    let store = target.nodes;
     let root = store.path();
-    if let FeatureKind::FastRp(fastrp) = &options.kind {
-        fastrp.check()?;
+    match (&options.kind, target.member) {
+        (FeatureKind::Mean(_), None) => {
+            return Err(Error::conflict(
+                "features that are means of neighbors' features are for a node type of a graph with types",
+                "use --kind fastrp or degrees",
+            ));
+        }
+        (FeatureKind::Degrees | FeatureKind::FastRp(_), Some(_)) => {
+            return Err(Error::conflict(
+                "the nodes of a type have edges of several relations, which this kind does not tell apart",
+                "use --kind mean",
+            ));
+        }
+        (FeatureKind::FastRp(fastrp), None) => fastrp.check()?,
+        (FeatureKind::Degrees, None) | (FeatureKind::Mean(_), Some(_)) => {}
     }
     let partial = Partial { root, path: partial_folder(store) };
+    target.finish_earlier(&partial.manifest())?;
     if let Err(error) = check_store(root, store.manifest()) {
         // Left by a run that was killed after the store had got its features.
         if partial.path.exists() {
@@ -146,7 +234,10 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     }
     let _lock = FolderLock::wait(&partial.path)?.watch(&partial.path)?;
     // Another process may have added features since the store was opened.
-    let manifest = read_manifest(root)?;
+    let manifest = match target.member {
+        None => read_manifest(root)?,
+        Some(_) => read_manifest_of_member(root)?,
+    };
     if let Err(error) = check_store(root, &manifest) {
         partial.remove();
         return Err(error);
@@ -161,7 +252,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
             (next, store.chunks().chunks())
         }
         _ => {
-            let (files, chunks_kept) = match partial.make(store, options, &mut memory, progress) {
+            let (files, chunks_kept) = match partial.make(target, options, &mut memory, progress) {
                 Err(error) if error.is_disk_full() => {
                     partial.remove();
                     return Err(Error::DiskFull { source: Box::new(error), remedy: full_disk_remedy(store, options) });
@@ -174,7 +265,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
             (next, chunks_kept)
         }
     };
-    durable::rename(&partial.manifest(), &root.join(files::MANIFEST))?;
+    target.replace_manifest(&partial.manifest(), next.digest())?;
     partial.remove();
     let added = next.files.iter().filter(|file| is_added(&manifest, file));
     Ok(AddedFeatures {
@@ -187,8 +278,8 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
 }
 
 /// The folder in which features grow until they are complete.
-pub fn partial_folder(store: &Store) -> PathBuf {
-    store.path().join(files::FEATURES_PARTIAL)
+pub fn partial_folder<'a>(target: impl Into<FeatureTarget<'a>>) -> PathBuf {
+    target.into().nodes.path().join(files::FEATURES_PARTIAL)
 }
 
 fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
@@ -211,6 +302,8 @@ fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {
     let hops = match &options.kind {
         FeatureKind::Degrees => 0,
         FeatureKind::FastRp(fastrp) => fastrp.hop_weights.len().saturating_sub(1) as u64,
+        // The values of all relations but the last.
+        FeatureKind::Mean(means) => u64::from(means.relations.len() > 1),
     };
     let bytes = store.manifest().nodes * (row + hops * u64::from(dim) * 4);
     format!(
@@ -286,11 +379,12 @@ impl Partial<'_> {
     /// Computes the rows of all chunks. Returns their files, and the number of those that were there before.
     fn make(
         &self,
-        store: &Store,
+        target: FeatureTarget<'_>,
         options: &AddFeatures,
         memory: &mut Ledger,
         progress: &dyn Progress,
     ) -> Result<(Vec<AggregateFile>, u32)> {
+        let store = target.nodes;
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
         let mut rows = FeatureRowsWriter::new(store, &folder, layout);
@@ -308,6 +402,11 @@ impl Partial<'_> {
                     options.budget,
                     progress,
                 )?,
+                FeatureKind::Mean(means) => {
+                    let (graph, _) = target.member.expect("a type gets means");
+                    let folder = &|number| self.folder(&format!("hop-{number}"));
+                    neighbors::make(graph, means, folder, &mut rows, first, options.budget, progress)?
+                }
             };
             memory.enter("computing features", leases)?;
             rows.complete()?;

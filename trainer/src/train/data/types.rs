@@ -1,11 +1,13 @@
 //! The node types and relations of a graph that a model learns from.
 
+use std::sync::Arc;
+
 use grappa_formats::graph::NODE;
 use grappa_run::{
     config::{HaloMode, TaskChoice, TrainConfig},
     model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation},
 };
-use grappa_storage::{Graph, no_features};
+use grappa_storage::{Graph, Store, no_features};
 
 use crate::{Error, Result};
 
@@ -71,9 +73,20 @@ pub(crate) fn target(graph: &Graph, config: &TrainConfig) -> Result<usize> {
 
 /// Refuses a graph with a type without features.
 pub(crate) fn check_features(graph: &Graph) -> Result<()> {
-    match graph.node_types().iter().find(|store| store.manifest().features.is_none()) {
-        Some(store) => Err(no_features(store.path()).into()),
-        None => Ok(()),
+    let path = graph.path();
+    let lacks = |store: &Arc<Store>| store.manifest().features.is_none();
+    let types = graph.manifest().node_types.iter().zip(graph.node_types());
+    let lacking: Vec<&str> = types.filter(|(_, store)| lacks(store)).map(|(entry, _)| entry.name.as_str()).collect();
+    match lacking[..] {
+        [] => Ok(()),
+        [_] if !graph.has_types() => Err(no_features(path).into()),
+        [first, ..] => Err(Error::WrongStore(format!(
+            "{}: nodes of type {} have no features, which the model needs: make them from the features of neighbors with `grappa-store \
+             add-features {} --kind mean --type {first}`, or ingest the graph again with --features-from {first}=COLUMNS",
+            path.display(),
+            lacking.join(", "),
+            path.display()
+        ))),
     }
 }
 
