@@ -306,10 +306,14 @@ class AddFeaturesOptions(TypedDict, total=False):
     hops: int
     #: Memory limit, such as 512MiB or 2GiB; with less, rows are read more often.
     memory: int | str
+    #: Relations into the type, whose sources have features, for mean.
+    relations: str | Sequence[str]
     #: Seed of the random projection, for fastrp.
     seed: int
     #: Number of worker threads.
     threads: int
+    #: Node type that gets features, for mean.
+    type: str
 
 
 class TrainOptions(TypedDict, total=False):
@@ -319,8 +323,10 @@ class TrainOptions(TypedDict, total=False):
     activation: Literal["relu", "elu", "gelu", "leaky-relu", "prelu"]
     #: File of node ids, such as all items of a shop, for task="link": the only destinations of negatives and candidates.
     among: Path
-    #: Dropout probability of attention weights, for gat, gatv2 and transformer.
+    #: Dropout probability of attention weights, for gat, gatv2, transformer, rgat and hgt.
     attention_dropout: float
+    #: Matrices of which rgcn combines those of relations; auto: each relation has a matrix of its own.
+    bases: int | Literal["auto"]
     #: Seeds per minibatch and partition; edges with task="link".
     batch: int | Literal["auto"]
     #: Candidates of each held-out edge, for task="link": a number of random nodes, all nodes, or a file.
@@ -383,7 +389,7 @@ class TrainOptions(TypedDict, total=False):
     halo: Literal["auto", "stop", "neighbors", "none", "history"]
     #: Maximum number of sampled in-neighbors per halo node, with halo="neighbors"; sampled again at each repartitioning; auto: ten times the fanout, fewer if they would fill the memory, and at least 10.
     halo_neighbors: int | Literal["auto"]
-    #: Number of attention heads, for gat, gatv2 and transformer; must divide hidden=.
+    #: Number of attention heads, for gat, gatv2, transformer, rgat and hgt; must divide hidden=.
     heads: int
     #: Hidden dimension: size of a node's embedding between layers; all heads together for models with attention.
     hidden: int
@@ -401,7 +407,7 @@ class TrainOptions(TypedDict, total=False):
     keep: int
     #: Label smoothing: the part of each target that is spread evenly over all classes, from 0 to below 1.
     label_smoothing: float
-    #: Number of attention heads in the last layer, which are averaged, for gat, gatv2 and transformer; auto: as heads=.
+    #: Number of attention heads in the last layer, which are averaged, for gat, gatv2, transformer and rgat; auto: as heads=.
     last_heads: int | Literal["auto"]
     #: Number of layers, 1 to 256.
     layers: int
@@ -426,7 +432,7 @@ class TrainOptions(TypedDict, total=False):
     #: How partitions train together.
     method: Literal["grappa", "full", "isolated", "varco", "adaqp", "bns", "pipegcn", "cofree", "llcg", "gern"]
     #: Type of the model's layers.
-    model: Literal["sage", "sage-max", "gcn", "gat", "gatv2", "gin", "gine", "transformer", "pinsage"]
+    model: Literal["sage", "sage-max", "gcn", "gat", "gatv2", "gin", "gine", "transformer", "pinsage", "rsage", "rgcn", "rgat", "hgt"]
     #: Momentum, for optimizer="sgd".
     momentum: float
     #: Metric that selects the best epoch; early_stopping= and lr_schedule="plateau" follow it.
@@ -453,6 +459,8 @@ class TrainOptions(TypedDict, total=False):
     rank_destinations: bool
     #: I/O engine.
     read_engine: Literal["auto", "uring", "pread"]
+    #: Combination of a node's results over the relations into its type, for rsage and rgat.
+    relation_aggregate: Literal["sum", "mean"]
     #: Epochs between two repartitionings.
     repartition_every: int
     #: Sample neighbors with replacement.
@@ -469,6 +477,8 @@ class TrainOptions(TypedDict, total=False):
     shrinkage: float
     #: Maximum number of steps per epoch; 0: enough for all training nodes.
     steps_per_epoch: int
+    #: Node type to learn, in a graph with types; without it, the only type with labels.
+    target: str | float | Sequence[str | float]
     #: Task: classification or regression of nodes, or link prediction.
     task: Literal["auto", "classes", "regression", "link"]
     #: Divisor of the scores in loss="softmax"; auto: 1.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, Unpack
 
-from ._options import InfoOptions, PreaggregateOptions, RepartitionOptions, VerifyOptions
+from ._options import AddFeaturesOptions, InfoOptions, PreaggregateOptions, RepartitionOptions, VerifyOptions
 from .command import run
 
 
@@ -65,6 +65,31 @@ class StoreCommands:
             (4, 4)
         """
         return self._run("repartition", {"partitions": partitions, **options})
+
+    def add_features(
+        self, kind: Literal["fastrp", "degrees", "mean"], *, progress: bool = False, **options: Unpack[AddFeaturesOptions]
+    ) -> dict[str, Any]:
+        """Computes features from the graph, and adds them to a store, or to a node type, that has none.
+
+        Args:
+            kind: ``"fastrp"`` (node embeddings by random projection) or ``"degrees"``. In a graph with types ``"mean"``: the mean features
+                of in-neighbors, side by side for each relation, for the type ``type``.
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store add-features --help``, with ``_`` for ``-``: ``dim``, ``dtype``, ``hops``, ``seed``,
+                ``memory``; ``type`` and ``relations`` for ``"mean"``.
+
+        Returns:
+            The dimension, the number of nodes and bytes, and the time.
+
+        Raises:
+            grappa.Error: The store or the type has features.
+
+        Example:
+            >>> bare = grappa.generate("er", nodes=100, edge_factor=4, out=folder / "er.grappa")
+            >>> bare.add_features("fastrp", dim=8)["dim"], bare.num_features
+            (8, 8)
+        """
+        return self._run("add-features", {"kind": kind, **options}, progress)
 
     def preaggregate(
         self,

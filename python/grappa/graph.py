@@ -163,6 +163,9 @@ class Graph(StoreCommands):
         self.ingested = None
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"{path!r} is no path of a graph; give the folder that grappa.ingest wrote")
+        self._open(path)
+
+    def _open(self, path: str | os.PathLike[str]) -> None:
         self._graph = _grappa.Graph(os.fspath(path))
         names = self._graph.node_types
         relations = self._graph.relations
@@ -234,7 +237,7 @@ class Graph(StoreCommands):
         )
 
     def _reopen(self) -> None:
-        self._graph = _grappa.Graph(os.fspath(self.path))
+        self._open(self.path)
 
     def __reduce__(self):
         return Graph, (self.path,)

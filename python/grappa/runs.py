@@ -17,6 +17,7 @@ from . import _grappa, programs
 from ._grappa import Error, in_python
 from ._options import PredictOptions, TrainOptions
 from .command import arguments, warn
+from .graph import Graph, NodeType, has_types
 from .links import _pairs
 from .optional import needed
 from .store import Store, _numbers
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-    from .model import Model
+    from .model import HeteroModel, Model
 
 #: The values that are predicted for nodes.
 Values = Literal["classes", "probabilities", "logits", "embeddings"]
@@ -41,7 +42,7 @@ STOPPED = (130, 143, 129, -signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
 
 
 def train(
-    store: Store | str | os.PathLike[str],
+    store: Store | Graph | str | os.PathLike[str],
     *,
     out: str | os.PathLike[str],
     progress: bool = False,
@@ -54,7 +55,7 @@ def train(
     continues. A second one ends it at once. What the program warns of is a Python warning.
 
     Args:
-        store: A `Store`, or the path of one.
+        store: A `Store`, a `Graph` with types, or the path of one.
         out: Folder of the run.
         progress: Whether to print the program's lines on stderr, one per epoch.
         **options: Options of ``grappa-train``.
@@ -69,7 +70,7 @@ def train(
         >>> run.metrics["loss"].shape
         (2,)
     """
-    path = store.path if isinstance(store, Store) else store
+    path = store.path if isinstance(store, (Store, Graph)) else store
     # Its lists are values with commas between them.
     listed = {
         name: ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value for name, value in options.items()
@@ -146,7 +147,7 @@ class Run:
 
     def predict(
         self,
-        store: Store | str | os.PathLike,
+        store: Store | Graph | str | os.PathLike,
         nodes: Any = None,
         *,
         ids: Any = None,
@@ -160,8 +161,9 @@ class Run:
         """Predicts nodes with the parameters of the best epoch, from all their neighbors; or links, with a run of ``task="link"``.
 
         Args:
-            store: A `Store`, or the path of one. It may be another one than the run was trained on.
-            nodes: Node numbers, or a mask over all nodes. Default: all nodes, ascending.
+            store: A `Store`, a `Graph` with types, or the path of one. It may be another one than the run was trained on.
+            nodes: Node numbers, or a mask over all nodes. Default: all nodes, ascending. In a graph with types, they are of the type
+                that the run learned.
             ids: Ids of the input, instead of ``nodes``.
             split: The name of a split, instead of ``nodes``; its nodes ascend.
             values: ``"classes"``, ``"probabilities"``, ``"logits"`` or ``"embeddings"`` (the input of the last layer).
@@ -185,10 +187,12 @@ class Run:
             >>> run.predict(store, [0, 5], values="probabilities").shape
             (2, 7)
         """
+        store = _opened(store)
         if ids is not None:
-            store, nodes = _nodes_by_ids(store, nodes, split, ids)
+            nodes = _nodes_by_ids(self._nodes(store), nodes, split, ids)
         if links is None and top_k is not None:
-            store = store if isinstance(store, Store) else Store(store)
+            if isinstance(store, Graph):
+                raise ValueError("top_k is for stores without types")
             sources, places = np.unique(_sources(store, nodes, split), return_inverse=True)
             table = self._predicted(_grappa.read_table, "links.parquet", store, sources, None, values, None, top_k, among, options)
             best = _best_links(store, table, sources, top_k)
@@ -200,7 +204,7 @@ class Run:
 
     def predict_table(
         self,
-        store: Store | str | os.PathLike,
+        store: Store | Graph | str | os.PathLike,
         nodes: Any = None,
         *,
         ids: Any = None,
@@ -222,8 +226,9 @@ class Run:
             from pyarrow.parquet import ParquetFile
         except ImportError:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
+        store = _opened(store)
         if ids is not None:
-            store, nodes = _nodes_by_ids(store, nodes, split, ids)
+            nodes = _nodes_by_ids(self._nodes(store), nodes, split, ids)
 
         def read(file: str) -> pyarrow.Table:
             # `read_table` imports data sets and file systems of clouds, which takes seconds.
@@ -236,7 +241,7 @@ class Run:
         self,
         read: Callable[[str], Result],
         name: str,
-        store: Store | str | os.PathLike[str],
+        store: Store | Graph,
         nodes: Any,
         split: str | None,
         values: Values,
@@ -254,13 +259,14 @@ class Run:
             raise ValueError(f"values={values!r} is for nodes; links have scores, so leave it out")
         if among is not None and top_k is None:
             raise ValueError("among has the destinations of top_k; give top_k, or leave it out")
-        store = store if isinstance(store, Store) else Store(store)
+        if isinstance(store, Graph) and (links is not None or top_k is not None):
+            raise ValueError("links and top_k are for stores without types")
         with private_folder("grappa-predict-") as scratch:
             file = os.path.join(scratch, name)
             line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments({**options})]
-            if links is not None:
+            if isinstance(store, Store) and links is not None:
                 line.append(f"--links={_write_links(store, links, scratch)}")
-            elif top_k is not None:
+            elif isinstance(store, Store) and top_k is not None:
                 ids = store.ids(_sources(store, nodes, split))
                 line += [f"--top-k={top_k}", f"--for={_write_ids(ids, scratch)}"]
                 if among is not None:
@@ -269,10 +275,15 @@ class Run:
             elif split is not None:
                 line.append(f"--split={split}")
             elif nodes is not None:
-                ids = store.ids(_numbers(nodes, store.num_nodes))
+                predicted = self._nodes(store)
+                ids = predicted.ids(_numbers(nodes, predicted.num_nodes))
                 line.append(f"--ids={_write_ids(ids, scratch)}")
             _call(line)
             return read(file)
+
+    def _nodes(self, store: Store | Graph) -> Store | NodeType:
+        """The nodes that the model predicts."""
+        return store[self.summary.get("target", "node")] if isinstance(store, Graph) else store
 
     def export(self, out: str | os.PathLike, *, force: bool = False) -> None:
         """Writes the model to a file in the safetensors format, for `grappa.model.load`.
@@ -282,8 +293,9 @@ class Run:
         """
         _call(["export", self._path, "--out", os.fspath(out), *arguments({"force": force})])
 
-    def model(self) -> Model:
-        """The model of the best epoch as a module of PyTorch Geometric: ``model(x, edge_index)`` gives the logits.
+    def model(self) -> Model | HeteroModel:
+        """The model of the best epoch as a module of PyTorch Geometric: ``model(x, edge_index)`` gives the logits, or, of a graph with types,
+        ``model(x_dict, edge_index_dict)`` those of the nodes of type ``model.target``.
 
         Needs PyTorch, PyTorch Geometric and safetensors, in any version.
 
@@ -413,12 +425,17 @@ def _write_ids(ids: np.ndarray, folder: str, stem: str = "ids") -> str:
     return path
 
 
-def _nodes_by_ids(store: Store | str | os.PathLike, nodes: Any, split: str | None, ids: Any) -> tuple[Store, np.ndarray]:
-    """The store, and the nodes that have these ids."""
+def _opened(store: Store | Graph | str | os.PathLike) -> Store | Graph:
+    if isinstance(store, (Store, Graph)):
+        return store
+    return Graph(store) if has_types(store) else Store(store)
+
+
+def _nodes_by_ids(store: Store | NodeType, nodes: Any, split: str | None, ids: Any) -> np.ndarray:
+    """The nodes that have these ids."""
     if nodes is not None or split is not None:
         raise ValueError(f"ids and {'nodes' if nodes is not None else 'split'} are both given; give one of them")
-    store = store if isinstance(store, Store) else Store(store)
-    return store, store.nodes(ids)
+    return store.nodes(ids)
 
 
 def _check_one(nodes: Any, split: str | None) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 import operator
 import os
-from typing import Any, Callable, Literal, NamedTuple, Unpack
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
 from . import _grappa
-from ._options import AddFeaturesOptions
 from .columns import array_of, mask_in, require_int64
 from .commands import StoreCommands
 from .optional import needed
@@ -337,30 +336,6 @@ class Store(StoreCommands):
                 f"{self.path} takes {_size(size)} in memory, and max_bytes={max_bytes} allows {_size(max_bytes)}; {remedy}, or give "
                 "a larger max_bytes"
             )
-
-    def add_features(
-        self, kind: Literal["fastrp", "degrees"], *, progress: bool = False, **options: Unpack[AddFeaturesOptions]
-    ) -> dict[str, Any]:
-        """Computes features from the graph, and adds them to a store that has none.
-
-        Args:
-            kind: ``"fastrp"`` (node embeddings by random projection) or ``"degrees"``.
-            progress: Whether to show a progress bar (needs tqdm).
-            **options: Those of ``grappa-store add-features --help``, with ``_`` for ``-``: ``dim``, ``dtype``, ``hops``, ``seed``,
-                ``memory``.
-
-        Returns:
-            The dimension, the number of nodes and bytes, and the time.
-
-        Raises:
-            grappa.Error: The store has features.
-
-        Example:
-            >>> bare = grappa.generate("er", nodes=100, edge_factor=4, out=folder / "er.grappa")
-            >>> bare.add_features("fastrp", dim=8)["dim"], bare.num_features
-            (8, 8)
-        """
-        return self._run("add-features", {"kind": kind, **options}, progress)
 
     def _reopen(self) -> None:
         self._store = _grappa.Store(self.path)

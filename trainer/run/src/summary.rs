@@ -134,6 +134,9 @@ pub struct Summary {
     pub concurrent: u32,
     /// Number of processes that trained together when the summary was written.
     pub processes: u32,
+    /// The node type that was learned; left out if the graph has no types.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The effective configuration.
     pub config: TrainConfig,
     /// The kind of predictions.
@@ -225,6 +228,7 @@ impl Summary {
             partitions,
             concurrent,
             processes: 1,
+            target: state.graph.as_ref().map(|graph| graph.node_types[graph.target].name.clone()),
             config: config.clone(),
             task,
         };

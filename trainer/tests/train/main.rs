@@ -1,6 +1,7 @@
 //! Runs from start to end, on a small block model that a network can learn.
 
 mod refused;
+mod typed;
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},

@@ -237,6 +237,8 @@ fn keep(on: &ModelOnGraph<'_>) -> Keep {
     let has_use = config.partitions() > 1 && config.layers > 2;
     let corrects = config.aggregates.is_some() && on.learner.model.has_neighbors();
     match config.halo {
+        // Halo nodes have other in-neighbors in each relation, and these get sampled ones.
+        _ if config.model.is_relational() => Keep::Nothing,
         // Sampled in-neighbors do more than embeddings that do not follow the parameters.
         HaloMode::Auto if !corrects => Keep::Nothing,
         // GIN loses accuracy with historical embeddings, even if they are refreshed each epoch.

@@ -1,5 +1,6 @@
 //! Features from the graph: computed rightly, stopped anywhere, refused. What the tests share is here.
 
+mod members;
 mod stopped;
 mod values;
 

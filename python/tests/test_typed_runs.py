@@ -1,0 +1,89 @@
+"""Runs on graphs with types: trained models equal PyTorch Geometric's, and predictions have the ids of their type."""
+
+import numpy as np
+import pytest
+import torch
+
+import grappa
+import grappa.model
+
+SHOP = ["user=300", "item=500", "seller=40"]
+EDGES = ["user:buys:item=2000", "user:buys:seller=400", "seller:sells:item=500", "item:goes-with:item=800"]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """Items have four classes; sellers have no features until a test gives them some."""
+    path = tmp_path_factory.mktemp("shop") / "shop.grappa"
+    options = {"feature_dim": ["user=6", "item=16"], "classes": ["item=4"], "reverse": True, "seed": 3}
+    return grappa.generate("typed", nodes=SHOP, edges=EDGES, out=path, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(shop):
+    shop.add_features("mean", type="seller")
+    return shop
+
+
+def test_a_type_without_features_gets_the_means_of_its_neighbors(whole):
+    widths = {edge_type: whole[edge_type[0]].num_features for edge_type in whole.edge_types if edge_type[2] == "seller"}
+    assert whole["seller"].num_features == sum(widths.values())
+    found = whole["seller"].features[:]
+    start = 0
+    for edge_type, width in widths.items():
+        source, target = whole.edge_split(edge_type, "train")
+        sums = np.zeros((40, width))
+        np.add.at(sums, target, whole[edge_type[0]].features[:][source])
+        counts = np.bincount(target, minlength=40).clip(min=1)
+        np.testing.assert_allclose(found[:, start : start + width], sums / counts[:, None], rtol=1e-4, atol=1e-5)
+        start += width
+
+
+@pytest.mark.parametrize(
+    "model, options",
+    [
+        ("rsage", {}),
+        ("rsage", {"relation_aggregate": "mean", "norm": "batch", "residual": True, "layers": 3, "fanouts": [4, 4, 4]}),
+        ("rsage", {"normalize_features": "standard", "activation": "prelu"}),
+        ("rgcn", {}),
+        ("rgcn", {"bases": 2, "normalize_features": "row"}),
+        ("rgat", {"heads": 2, "last_heads": 3}),
+        ("hgt", {}),
+        ("hgt", {"heads": 2, "norm": "layer", "layers": 3, "fanouts": [4, 4, 4]}),
+    ],
+)
+def test_models_have_the_logits_of_pytorch_geometric(whole, tmp_path, model, options):
+    options = {"fanouts": [4, 4], "hidden": 16, "epochs": 3, "partitions": 4, "batch": 32, **options}
+    run = grappa.train(whole, out=tmp_path / "run", model=model, **options)
+    assert run.summary["target"] == "item"
+    module = run.model()
+    assert module.target == "item"
+    x_dict = {name: torch.from_numpy(whole[name].features[:]) for name in whole.node_types}
+    edges = {edge_type: torch.from_numpy(whole.edge_split(edge_type, "train")) for edge_type in whole.edge_types}
+    with torch.no_grad():
+        expected = module(x_dict, edges).numpy()
+    found = run.predict(whole, values="logits", memory="64MiB")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_predictions_are_of_the_nodes_of_the_learned_type(whole, tmp_path):
+    run = grappa.train(whole, out=tmp_path / "run", model="rsage", fanouts=[4, 4], epochs=2)
+    everyone = run.predict(whole)
+    assert everyone.shape == (500,)
+    assert run.predict(whole.path, [7, 3]).tolist() == everyone[[7, 3]].tolist()
+    assert run.predict(whole, ids=whole["item"].ids([7, 3])).tolist() == everyone[[7, 3]].tolist()
+    test = whole["item"].split("test")
+    assert run.predict(whole, split="test").tolist() == everyone[test].tolist()
+    assert run.predict_table(whole, [7, 3])["id"].to_pylist() == whole["item"].ids([7, 3]).tolist()
+    with pytest.raises(ValueError, match="stores without types"):
+        run.predict(whole, links=[[1], [2]])
+    with pytest.raises(grappa.Error, match="rsage"):
+        grappa.train(whole, out=tmp_path / "other", model="sage")
+
+
+def test_a_model_of_a_graph_with_types_fits_no_other_graph(whole, tmp_path):
+    run = grappa.train(whole, out=tmp_path / "run", model="rsage", fanouts=[4, 4], epochs=1)
+    options = {"feature_dim": ["user=6", "item=16", "seller=6"], "classes": ["item=4"]}
+    other = grappa.generate("typed", nodes=SHOP, edges=EDGES[:2], out=tmp_path / "other.grappa", **options)
+    with pytest.raises(grappa.Error, match="the graph differs from the one that the model was trained on"):
+        run.predict(other)
