@@ -420,6 +420,12 @@ impl Partial<'_> {
             let path = files::of_chunk(chunk, "features");
             let made = self.path.join(ROWS).join(files::aggregate(chunk));
             if made.exists() {
+                // A node type without data has no files of chunks.
+                let folder = self.root.join(files::chunk_folder(chunk));
+                if !folder.exists() {
+                    durable::create_folder(&folder)?;
+                    durable::sync_folder(self.root)?;
+                }
                 durable::rename(&made, &self.root.join(&path))?;
             }
             files::open(self.root, files::entry(next, &path))?;
