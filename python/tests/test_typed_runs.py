@@ -87,3 +87,30 @@ def test_a_model_of_a_graph_with_types_fits_no_other_graph(whole, tmp_path):
     other = grappa.generate("typed", nodes=SHOP, edges=EDGES[:2], out=tmp_path / "other.grappa", **options)
     with pytest.raises(grappa.Error, match="the graph differs from the one that the model was trained on"):
         run.predict(other)
+
+
+def test_columns_in_another_order_are_refused_and_parameters_carry_over(tmp_path):
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.MultiDiGraph()
+    random = np.random.default_rng(2)
+    for number in range(60):
+        graph.add_node(f"user {number}", type="user", age=random.random(), side=random.random())
+        graph.add_node(f"item {number}", type="item", price=random.random(), kind=f"kind {number % 3}")
+    for source, target in random.integers(60, size=(300, 2)):
+        graph.add_edge(f"user {source}", f"item {target}", relation="buys")
+
+    def ingest(name, users):
+        options = {"features_from": [f"user={users}", "item=price"], "label": "item=kind", "split": "item=60/20/20"}
+        return grappa.ingest(
+            graph, node_type="type", edge_type="relation", reverse=["buys=sold_to"], out=tmp_path / f"{name}.grappa", **options
+        )
+
+    store, other = ingest("store", "age,side"), ingest("other", "side,age")
+    run = grappa.train(store, out=tmp_path / "run", model="rsage", fanouts=[4, 4], hidden=8, epochs=1)
+    assert run.predict(ingest("copy", "age,side")).tolist() == run.predict(store).tolist()
+    with pytest.raises(grappa.Error, match="features of type user are not those of the run: they are the same ones in another order"):
+        run.predict(other)
+    options = {"model": "rsage", "fanouts": [4, 4], "hidden": 8, "epochs": 1, "init_from": tmp_path / "run"}
+    assert grappa.train(store, out=tmp_path / "continued", **options).summary["epochs"] == 1
+    with pytest.raises(grappa.Error, match="has parameters for another graph than this one: features of type user"):
+        grappa.train(other, out=tmp_path / "refused", **options)

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use grappa_formats::{
     graph::{EDGE, NODE},
     manifest::LabelKind,
+    schema::Column,
 };
 use grappa_sampling::EdgeValues;
 use serde::{Deserialize, Serialize};
@@ -261,8 +262,8 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// The node types and relations that a model learns from. The default is one type with one relation, and without names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The node types and relations that a model learns from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelGraph {
     /// The node types, in the order of the graph.
@@ -274,13 +275,16 @@ pub struct ModelGraph {
 }
 
 /// A node type of a [`ModelGraph`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelNodeType {
     /// The name.
     pub name: String,
     /// Features per node.
     pub inputs: usize,
+    /// The columns of these features. Empty if they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<Column>,
 }
 
 /// A relation of a [`ModelGraph`].
@@ -299,7 +303,7 @@ impl ModelGraph {
     /// The graph of a store without types, with this number of features per node.
     pub fn untyped(inputs: usize) -> Self {
         Self {
-            node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs }],
+            node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs, columns: Vec::new() }],
             relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0 }],
             target: 0,
         }

@@ -7,7 +7,11 @@
 //! They follow from a node's neighborhood alone, so a node that is new in another graph has them too. They are what the baselines of OGB's
 //! MAG240M take for authors and institutions.
 
-use std::{fmt, ops::Range, path::PathBuf};
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use grappa_formats::{
     ChunkId,
@@ -49,7 +53,7 @@ impl NeighborMeans {
                 let all = 0..graph.relations().len();
                 all.filter(|&number| leads_there(number) && dim_of(number).is_some()).collect()
             }
-            given => given.to_vec(),
+            named => named.to_vec(),
         };
         let mut dim = 0u32;
         for &number in &relations {
@@ -110,7 +114,8 @@ pub fn make(
         let folder = folder(number)?;
         let mut made = FeatureRowsWriter::new(store, &folder, layout_of(graph, relation));
         let first = made.keep_finished(budget.threads, progress)?;
-        aggregate(graph, relation, first, made.memory(), &folder, budget, progress, &mut |nodes, rows| {
+        let beside = made.memory();
+        aggregate(graph, relation, first, (beside, &folder), budget, progress, &mut |nodes, rows| {
             made.write(nodes, rows)
         })?;
         made.complete()?;
@@ -123,7 +128,7 @@ pub fn make(
     let scratch = out.folder().to_owned();
     let (mut leases, beside) = (vec![out.lease()], out.memory());
     let dim = means.dim as usize;
-    leases.extend(aggregate(graph, last, first, beside, &scratch, budget, progress, &mut |nodes, rows| {
+    leases.extend(aggregate(graph, last, first, (beside, &scratch), budget, progress, &mut |nodes, rows| {
         let width = rows.len() / (nodes.end - nodes.start).max(1) as usize;
         if earlier.is_empty() {
             return out.write(nodes, rows);
@@ -156,13 +161,11 @@ fn layout_of(graph: &Graph, relation: usize) -> FeatureLayout {
 }
 
 /// Passes the means by a relation to `write`, beside `beside` bytes that it takes.
-#[allow(clippy::too_many_arguments)]
 fn aggregate(
     graph: &Graph,
     relation: usize,
     first: u64,
-    beside: u64,
-    scratch: &std::path::Path,
+    (beside, scratch): (u64, &Path),
     budget: Budget,
     progress: &dyn Progress,
     write: &mut dyn FnMut(Range<u64>, &[f32]) -> Result<()>,

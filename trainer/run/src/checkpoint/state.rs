@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    config::RateOptions,
+    config::{RateOptions, TrainConfig},
     early_stopping::EarlyStopping,
     learning_rate::LearningRate,
-    model::{EdgeInput, ModelGraph, Task},
+    model::{EdgeInput, ModelGraph, ModelOptions, Task},
     scores::ModelScores,
     stages::StageSeconds,
 };
@@ -227,11 +227,20 @@ impl RunState {
     }
 
     /// What the model takes of edges.
-    pub fn edge_input(&self) -> EdgeInput {
+    fn edge_input(&self) -> EdgeInput {
         match (self.counters.get(EDGE_WEIGHTS), self.counters.get(EDGE_FEATURES)) {
             (Some(_), _) => EdgeInput::Weights,
             (None, Some(&features)) => EdgeInput::Features(features as usize),
             (None, None) => EdgeInput::Nothing,
+        }
+    }
+
+    /// The shape of the model of a run with this configuration.
+    pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
+        ModelOptions {
+            edges: self.edge_input(),
+            graph: self.graph.clone(),
+            ..config.model_options(self.inputs as usize, self.outputs as usize, self.task())
         }
     }
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     config::{self, Compress, TaskChoice, TrainConfig},
-    model::{EdgeInput, ModelOptions, Task},
+    model::{EdgeInput, ModelGraph, ModelOptions, Task},
 };
 use grappa_sampling::{GraphShape, view::shape_of};
 use grappa_storage::{Graph, MappedChunks, Store};
@@ -26,6 +26,8 @@ enum Truth {
 pub(crate) struct TrainingData {
     pub graph: Graph,
     pub shape: GraphShape,
+    /// Its types and relations, for a model with weights for each relation.
+    model_graph: Option<ModelGraph>,
     /// The number of the node type that the model learns.
     pub target: usize,
     /// That type. Of a graph without types, it is the whole store.
@@ -70,6 +72,7 @@ impl TrainingData {
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
             shape: shape_of(&graph),
+            model_graph: config.model.is_relational().then(|| types::model_graph(&graph, target)).transpose()?,
             graph,
             target,
             store,
@@ -101,15 +104,14 @@ impl TrainingData {
 
     /// The shape of the model to train.
     pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
-        let graph = types::model_graph(&self.graph, self.target);
-        let inputs = graph.node_types[self.target].inputs;
+        let inputs = self.store.manifest().features.as_ref().map_or(0, |features| features.dim as usize);
         let outputs = match &self.truth {
             Truth::Labels(labels) => labels.spec().classes as usize,
             Truth::Links(_) => config.embedding(),
         };
         ModelOptions {
             edges: self.edges,
-            graph: config.model.is_relational().then_some(graph),
+            graph: self.model_graph.clone(),
             ..config.model_options(inputs, outputs, self.task())
         }
     }

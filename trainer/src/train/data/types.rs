@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use grappa_formats::graph::NODE;
+use grappa_formats::{graph::NODE, schema::Schema};
 use grappa_run::{
     config::{HaloMode, TaskChoice, TrainConfig},
     model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation},
+    schema::Match,
 };
 use grappa_storage::{Graph, Store, no_features};
 
@@ -91,18 +92,21 @@ pub(crate) fn check_features(graph: &Graph) -> Result<()> {
 }
 
 /// The types and relations of a graph for a model of the nodes of type `target`.
-pub(crate) fn model_graph(graph: &Graph, target: usize) -> ModelGraph {
+pub(crate) fn model_graph(graph: &Graph, target: usize) -> Result<ModelGraph> {
     let manifest = graph.manifest();
-    let node_types = manifest.node_types.iter().zip(graph.node_types()).map(|(entry, store)| ModelNodeType {
-        name: entry.name.clone(),
-        inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize),
+    let node_types = manifest.node_types.iter().zip(graph.node_types()).map(|(entry, store)| {
+        Ok(ModelNodeType {
+            name: entry.name.clone(),
+            inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize),
+            columns: store.schema()?.features,
+        })
     });
     let relations = manifest.relations.iter().map(|entry| ModelRelation {
         source: entry.source as usize,
         name: entry.name.clone(),
         destination: entry.destination as usize,
     });
-    ModelGraph { node_types: node_types.collect(), relations: relations.collect(), target }
+    Ok(ModelGraph { node_types: node_types.collect::<Result<_>>()?, relations: relations.collect(), target })
 }
 
 /// How a graph differs from the one that a model was `learned` on, if it does.
@@ -122,6 +126,19 @@ pub(crate) fn difference(learned: &ModelGraph, found: &ModelGraph) -> Option<Str
         (Some(missing), None) => Some(format!("it lacks {missing}")),
         (None, Some(other)) => Some(format!("it has {other} besides")),
         (None, None) if theirs != ours => Some("its types or relations are in another order".to_owned()),
-        (None, None) => None,
+        (None, None) => {
+            let types = learned.node_types.iter().zip(&found.node_types);
+            types.into_iter().find_map(|(learned, found)| difference_of_columns(learned, found))
+        }
+    }
+}
+
+/// How the features of a type differ by their names, if they do.
+fn difference_of_columns(learned: &ModelNodeType, found: &ModelNodeType) -> Option<String> {
+    let [run, graph] =
+        [learned, found].map(|node_type| Schema { features: node_type.columns.clone(), ..Schema::default() });
+    match Match::of_features(&run, &graph) {
+        Match::Unnamed | Match::OneUnnamed | Match::Same => None,
+        matched => Some(format!("features of type {} are not those of the run: {}", found.name, matched.difference())),
     }
 }

@@ -17,7 +17,7 @@ use grappa_run::{
     class_names,
     config::{FirstHop, Monitor},
     folder,
-    model::{ModelOptions, Task},
+    model::Task,
     schema::{self, Match},
     scores::{TargetLoss, TargetScale},
 };
@@ -110,12 +110,7 @@ impl Trained {
             return Err(Error::run_file(folder, problem));
         };
         let state = checkpoint.state;
-        let options = ModelOptions {
-            edges: state.edge_input(),
-            graph: state.graph.clone(),
-            ..config.model_options(state.inputs as usize, state.outputs as usize, state.task())
-        };
-        let model = Model::new(options, config.seed, device)?;
+        let model = Model::new(state.model_options(&config), config.seed, device)?;
         tensors::load(&path, model.parameters().named(), &checkpoint.parameters)?;
         tensors::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
         let schema = folder::schema_of(folder, &state)?;
@@ -206,7 +201,7 @@ impl Trained {
         let target = graph.type_named(name).ok_or_else(|| {
             Error::WrongStore(format!("{path}: the model predicts nodes of type {name}, and the graph has none"))
         })?;
-        let found = types::model_graph(graph, target);
+        let found = types::model_graph(graph, target)?;
         match types::difference(learned, &found) {
             Some(difference) => Err(Error::WrongStore(format!(
                 "{path}: the graph differs from the one that the model was trained on: {difference}"
@@ -376,7 +371,7 @@ impl Trained {
         }
         check_present(store, &request.nodes)?;
         if let Some(graph) = on.graph {
-            return self.infer_by_relation(graph, request, layers, budget, scratch, progress, on_rows);
+            return self.infer_by_relation(graph, request.nodes, layers, (budget, scratch), progress, on_rows);
         }
         let chunks = Arc::new(MappedChunks::open(store)?);
         let features = store_features(store)?;
@@ -436,14 +431,12 @@ impl Trained {
 
 impl Trained {
     /// As [`Trained::infer`], of the first `layers` layers of a model with weights for each relation.
-    #[allow(clippy::too_many_arguments)]
     fn infer_by_relation(
         &self,
         graph: &Graph,
-        request: InferenceRequest,
+        nodes: NodeSet,
         layers: usize,
-        budget: Budget,
-        scratch: &Path,
+        (budget, scratch): (Budget, &Path),
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
@@ -463,7 +456,7 @@ impl Trained {
             threads: budget.threads,
         };
         let edges = NeededGraph::of_model(&lists, &shape_of(graph), options);
-        let needed = Needed::compute(&edges, request.nodes, &needed_options, progress)?.expect("there is no limit");
+        let needed = Needed::compute(&edges, nodes, &needed_options, progress)?.expect("there is no limit");
         let inference = RelationalInference {
             graph,
             lists: &lists,

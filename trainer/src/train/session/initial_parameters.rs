@@ -11,7 +11,7 @@ use grappa_run::{
 };
 use serde_json::{Map, Value};
 
-use crate::train::{inference::trained_model, step::learner::Learner};
+use crate::train::{data::types, inference::trained_model, step::learner::Learner};
 use crate::{Error, Result};
 
 /// The parameters of another run's best model, or of its last one if it had no evaluation.
@@ -32,10 +32,15 @@ impl Initial {
         let named = folder::schema_of(run, state)?;
         check_features(run, &named, schema, warnings)?;
         check_classes(run, &named, schema)?;
-        let theirs = ModelOptions {
-            edges: state.edge_input(),
-            ..run_config.model_options(state.inputs as usize, state.outputs as usize, state.task())
-        };
+        let theirs = state.model_options(&run_config);
+        if let (Some(learned), Some(found)) = (&theirs.graph, &model.graph)
+            && let Some(difference) = types::difference(learned, found)
+        {
+            return Err(Error::WrongRun(format!(
+                "--init-from {} has parameters for another graph than this one: {difference}; leave out --init-from",
+                run.display()
+            )));
+        }
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
             return Err(Error::WrongRun(format!(
@@ -93,7 +98,7 @@ fn shown(value: Option<&Value>) -> String {
     value.map_or("none".to_owned(), |value| value.to_string().replace('"', ""))
 }
 
-/// Options in which a model differs from another, except for options that do not concern its parameters.
+/// Options in which a model differs from another, except for its graph and for options that do not concern its parameters.
 fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
     let [model, other] = [model, other].map(|options| {
         let options = ModelOptions {
@@ -101,6 +106,7 @@ fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
             input_dropout: 0.0,
             attention_dropout: 0.0,
             precision: model.precision,
+            graph: None,
             ..options.clone()
         };
         match serde_json::to_value(options) {
