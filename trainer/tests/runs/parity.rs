@@ -127,9 +127,9 @@ fn trainings() -> Vec<TrainConfig> {
 
 fn configs() -> Vec<TrainConfig> {
     let mut configs = Vec::new();
-    // PyTorch Geometric has no PinSAGE, and the edges of the store have no features for GINE.
+    // PyTorch Geometric has no PinSAGE, the edges of the store have no features for GINE, and the script has no graphs with types.
     let other = [LayerKind::PinSage, LayerKind::Gine];
-    let models = LayerKind::ALL.iter().filter(|kind| !other.contains(kind));
+    let models = LayerKind::ALL.iter().filter(|kind| !other.contains(kind) && !kind.is_relational());
     for (number, &model) in models.enumerate() {
         // Optimizers and layers do not know each other: each pair of neighbors in the lists is enough.
         let trainings = trainings().into_iter().cycle().skip(number).take(2);

@@ -124,7 +124,12 @@ fn every_flag_sets_its_key() {
     // Nor other methods, which exclude options of minibatches.
     let method = parse(&["--method=full", "--partitions=4"]).unwrap().table();
     assert_eq!(shown(&method["method"]), "full");
-    assert_eq!(table.len(), given.len() + 5);
+    // Nor the options of models by relation.
+    let by_relation = parse(&["--model=rsage", "--relation-aggregate=mean", "--target=author"]).unwrap().table();
+    assert_eq!(["relation-aggregate", "target"].map(|option| shown(&by_relation[option])), ["mean", "author"]);
+    let bases = parse(&["--model=rgcn", "--bases=2"]).unwrap().table();
+    assert_eq!(shown(&bases["bases"]), "2");
+    assert_eq!(table.len(), given.len() + 7);
     for (option, value) in given {
         let set = &table[option];
         assert_eq!(shown(set), value, "{option}");
@@ -166,7 +171,10 @@ fn a_preset_sets_its_options_and_an_unknown_one_names_the_known() {
 #[test]
 fn wrong_values_say_what_would_be_right() {
     for (args, expected) in [
-        (["--model", "sgae"], "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer or pinsage"),
+        (
+            ["--model", "sgae"],
+            "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer, pinsage, rsage, rgcn, rgat or hgt",
+        ),
         (["--fanouts", "15,x"], "fanout 2 of the list"),
         (["--memory", "2 apples"], "unknown unit `apples`"),
         (["--batch", "0"], "it must be at least 1"),
