@@ -630,7 +630,7 @@ impl LayerShape<'_> {
                 let sizes = [options.hidden as i64, outputs];
                 let shared = Rgcn::new(builder, graph.relations.len(), options.bases, sizes);
                 let of_type = |(_, relations): (usize, Option<Vec<RelationInput>>)| {
-                    Some(Box::new(shared.into_type(&relations?)) as Box<dyn Layer>)
+                    Some(Box::new(shared.for_type(&relations?)) as Box<dyn Layer>)
                 };
                 by_type.map(of_type).collect()
             }
@@ -640,7 +640,7 @@ impl LayerShape<'_> {
                     (0..sources.len()).map(|number| graph.names(number).map(module_key)).collect();
                 let shared = HgtWeights::new(builder, &types, &names, options.hidden as i64, options.heads as i64);
                 let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
-                    Some(Box::new(shared.into_type(node_type, &relations?, &sources)) as Box<dyn Layer>)
+                    Some(Box::new(shared.for_type(node_type, &relations?, &sources)) as Box<dyn Layer>)
                 };
                 by_type.map(of_type).collect()
             }

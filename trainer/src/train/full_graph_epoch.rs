@@ -90,7 +90,7 @@ impl Trainer {
         let inputs = FullGraphInputs {
             config,
             store: &data.store,
-            chunks: &data.chunks(),
+            chunks: data.chunks(),
             train: data.splits.train(),
             assignment: &assignment,
             ranks: processes.of_partitions(config.partitions()),

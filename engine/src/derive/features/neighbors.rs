@@ -27,6 +27,9 @@ use grappa_storage::{
 
 use crate::aggregate::{Budget, Mean, NodeRows, StoredRows, WholeGraph, store_features};
 
+/// Gets the rows of a range of nodes.
+type WriteRows<'a> = dyn FnMut(Range<u64>, &[f32]) -> Result<()> + 'a;
+
 /// Which relations a type takes the features of its neighbors from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NeighborMeans {
@@ -168,7 +171,7 @@ fn aggregate(
     (beside, scratch): (u64, &Path),
     budget: Budget,
     progress: &dyn Progress,
-    write: &mut dyn FnMut(Range<u64>, &[f32]) -> Result<()>,
+    write: &mut WriteRows<'_>,
 ) -> Result<Vec<Lease>> {
     let relation = graph.relation(relation);
     let rows = store_features(relation.sources)?;

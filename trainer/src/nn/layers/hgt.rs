@@ -93,7 +93,7 @@ impl HgtWeights {
     }
 
     /// The part of the layer for a type. `sources` has the type of each relation's sources.
-    pub(crate) fn into_type(&self, node_type: usize, relations: &[RelationInput], sources: &[usize]) -> Hgt {
+    pub(crate) fn for_type(&self, node_type: usize, relations: &[RelationInput], sources: &[usize]) -> Hgt {
         let of_relation = |relation: &RelationInput| RelationWeights {
             projections: self.projections[sources[relation.number]].shallow_clone(),
             matrices: (0..self.heads).map(|head| head * self.prior.len() as i64 + relation.number as i64).collect(),
@@ -123,10 +123,11 @@ impl RelationWeights {
     fn transformed(&self, part: i64, matrices: &Tensor, factors: Option<&Tensor>) -> LinearLayer {
         let LinearLayer { weight, bias } = part_of(&self.projections, part);
         let numbers = Tensor::from_slice(&self.matrices).to_device(matrices.device());
-        let mut of_heads = matrices.index_select(0, &numbers);
-        if let Some(factors) = factors {
-            of_heads = of_heads * factors.view([-1, 1, 1]);
-        }
+        let selected = matrices.index_select(0, &numbers);
+        let of_heads = match factors {
+            Some(factors) => selected * factors.view([-1, 1, 1]),
+            None => selected,
+        };
         // A row of a head is multiplied by the matrix of the head from the right.
         let matrix = Tensor::block_diag(&of_heads.transpose(1, 2).unbind(0));
         let bias = bias.map(|bias| linear(&[(&bias.unsqueeze(0), &matrix)], None, Epilogue::NONE).squeeze_dim(0));

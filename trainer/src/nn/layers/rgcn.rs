@@ -52,7 +52,7 @@ impl Rgcn {
     }
 
     /// The same parameters for a type that these relations lead to.
-    pub(crate) fn into_type(&self, relations: &[RelationInput]) -> Self {
+    pub(crate) fn for_type(&self, relations: &[RelationInput]) -> Self {
         Self {
             weight: self.weight.shallow_clone(),
             coefficients: self.coefficients.as_ref().map(Tensor::shallow_clone),
