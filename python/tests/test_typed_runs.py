@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
 import grappa
-import grappa.model
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+pytest.importorskip("safetensors")
 
 SHOP = ["user=300", "item=500", "seller=40"]
 EDGES = ["user:buys:item=2000", "user:buys:seller=400", "seller:sells:item=500", "item:goes-with:item=800"]
