@@ -15,9 +15,9 @@
 //! starts anew. No other file refers to the manifest of a store without features: assignments name no manifest, and
 //! aggregates need features. Processes that have the store open keep the old manifest.
 //!
-//! In a graph with types, a type gets features. Its manifest is that of a member, which the manifest of the graph lists by its digest. So
-//! the manifest of the graph is replaced first, by one rename: now the type has features. A reader that does not find the listed manifest in
-//! its place finds it in `features.partial`. Then it is renamed as that of a store.
+//! In a graph with types, a node type gets features. The manifest of the graph lists the digest of each type's manifest. So the manifest of
+//! the graph is replaced first, by one rename: now the type has features. A reader that does not find the listed manifest in the folder of
+//! the type finds it in `features.partial` there. At last the manifest of the type is renamed, as the manifest of a store is.
 //!
 //! The result has the same bytes for any memory and any number of threads. Edge weights are ignored.
 
@@ -105,7 +105,7 @@ impl<'a> FeatureTarget<'a> {
         Self { nodes: &graph.node_types()[node_type], member }
     }
 
-    /// Makes the next manifest that of the nodes.
+    /// Makes `next` the manifest of the nodes.
     fn replace_manifest(&self, next: &Path, digest: u64) -> Result<()> {
         if let Some((graph, node_type)) = self.member {
             // Another process may give features to another type.
