@@ -325,7 +325,7 @@ class TrainOptions(TypedDict, total=False):
     among: Path
     #: Dropout probability of attention weights, for gat, gatv2, transformer, rgat and hgt.
     attention_dropout: float
-    #: Matrices of which rgcn combines those of relations; auto: each relation has a matrix of its own.
+    #: Base matrices of rgcn, whose weighted sums are the matrices of relations; auto: a matrix for each relation.
     bases: int | Literal["auto"]
     #: Seeds per minibatch and partition; edges with task="link".
     batch: int | Literal["auto"]

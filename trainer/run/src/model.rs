@@ -368,7 +368,7 @@ pub struct ModelOptions {
     /// How R-SAGE and R-GAT combine the results of relations.
     #[serde(default, skip_serializing_if = "RelationAggregate::is_default")]
     pub relation_aggregate: RelationAggregate,
-    /// Matrices of which R-GCN combines those of relations. None: each relation has its own.
+    /// Base matrices of R-GCN, whose weighted sums are the matrices of relations. None: a matrix for each relation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bases: Option<usize>,
 }

@@ -174,7 +174,7 @@ impl Block {
     }
 
     /// The edges of several relations into one type, one destination after another: its edges of the first relation come first. The sources
-    /// of the second relation come after those of the first. `sources` has their number for each relation.
+    /// of the second relation come after the sources of the first. `sources` lists the number of sources of each relation.
     ///
     /// # Panics
     /// If the relations have different destinations.

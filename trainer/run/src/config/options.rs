@@ -47,7 +47,7 @@ train_options! {
         hidden("N"): usize = 128, bounds: &[AtLeastOne];
         /// Combination of a node's results over the relations into its type, for rsage and rgat
         relation_aggregate("HOW"): RelationAggregate = RelationAggregate::default();
-        /// Matrices of which rgcn combines those of relations; auto: each relation has a matrix of its own
+        /// Base matrices of rgcn, whose weighted sums are the matrices of relations; auto: a matrix for each relation
         #[serde(with = "serde_text")]
         bases("N"): Auto<NonZeroUsize> = Auto::Auto;
         /// Number of attention heads, for gat, gatv2, transformer, rgat and hgt; must divide --hidden

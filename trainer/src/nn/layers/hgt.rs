@@ -57,7 +57,7 @@ pub(crate) struct HgtWeights {
     /// `[3 hidden, inputs]` of each type: keys, queries, values.
     projections: Vec<LinearLayer>,
     out: Vec<LinearLayer>,
-    /// `[heads * relations, d, d]`: those of the first head come first.
+    /// `[heads * relations, d, d]`: the matrices of the first head come first.
     keys: Tensor,
     values: Tensor,
     skip: Vec<Tensor>,

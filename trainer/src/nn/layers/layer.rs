@@ -116,7 +116,7 @@ pub(crate) trait Layer: fmt::Debug + Send {
     /// The aggregation over all in-neighbors, out of core, for states of `width` values at the layer's input.
     fn reduction(&self, width: usize) -> Reduction;
 
-    /// The number of values at the start of a finished state of the reduction that [`Layer::joined`] takes. By default those of its result.
+    /// The number of values at the start of a finished state of the reduction that [`Layer::joined`] takes. By default, the values of the result.
     fn joined_width(&self, width: usize) -> usize {
         self.reduction(width).result_width()
     }
