@@ -22,6 +22,7 @@ mod file;
 mod graph;
 mod historical;
 mod jump;
+mod layer_shape;
 mod layers;
 mod layerwise;
 mod linear;

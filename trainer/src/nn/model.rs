@@ -5,7 +5,7 @@ use std::slice;
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
 use grappa_run::{
-    model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelGraph, ModelOptions, NormKind, Precision},
+    model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision},
     scores::{TargetLoss, TargetScale},
 };
 use tch::{Device, Kind, Tensor};
@@ -18,10 +18,8 @@ use super::{
     graph::Block,
     historical::HistoricalEmbeddings,
     jump::Jump,
-    layers::{
-        Gat, Gatv2, Gcn, Gin, Gine, Heads, HgtWeights, Hop, Layer, PinSage, RelationHop, RelationInput, Rgat, Rgcn,
-        Rsage, Sage, Transformer,
-    },
+    layer_shape::{LayerShape, module_key},
+    layers::{Hop, Layer, RelationHop},
     linear::{Dropout, Epilogue, LinearLayer, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
@@ -557,11 +555,6 @@ impl Model {
     }
 }
 
-/// The key of a type in PyTorch Geometric's ModuleDict.
-fn module_key(name: &str) -> String {
-    name.replace('.', "#")
-}
-
 /// Rows of a pass that dropout may change.
 #[derive(Debug, Clone, Copy)]
 struct PassRows<'a> {
@@ -581,91 +574,4 @@ fn dropout(probability: f64, rows: Option<PassRows<'_>>, place: u64) -> Option<D
     let PassRows { pass, node_type, rows_of } = rows.filter(|_| probability > 0.0)?;
     let names = pass.names.as_ref().map(|names| names.of(node_type, rows_of));
     Some(Dropout { probability, key: random::combine(pass.training?, random::mix(place)), names })
-}
-
-/// The shape of a layer.
-struct LayerShape<'a> {
-    options: &'a ModelOptions,
-    graph: &'a ModelGraph,
-    /// Width of the states of each type at its input.
-    widths: &'a [i64],
-    outputs: i64,
-    index: usize,
-}
-
-impl LayerShape<'_> {
-    /// The convolution of each type, of its `relations`.
-    fn convolutions(&self, builder: &mut Builder, relations: &[Option<Vec<usize>>]) -> Vec<Option<Box<dyn Layer>>> {
-        let &Self { options, graph, widths, outputs, index } = self;
-        let sources: Vec<usize> = graph.relations.iter().map(|relation| relation.source).collect();
-        let inputs_of = |numbers: &[usize]| -> Vec<RelationInput> {
-            let relation = |&number: &usize| RelationInput {
-                number,
-                name: format!("convs.<{}>", graph.names(number).map(module_key).join("___")),
-                width: widths[sources[number]],
-            };
-            numbers.iter().map(relation).collect()
-        };
-        let by_type = relations.iter().map(|numbers| numbers.as_deref().map(inputs_of)).enumerate();
-        let combine = options.relation_aggregate;
-        let last = index + 1 == options.layers && options.jumping_knowledge == JumpingKnowledge::None;
-        let heads = options.heads_of(index) as i64;
-        match options.layer {
-            LayerKind::Rsage => {
-                let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
-                    let layer = Rsage::new(builder, &relations?, widths[node_type], outputs, combine);
-                    Some(Box::new(layer) as Box<dyn Layer>)
-                };
-                by_type.map(of_type).collect()
-            }
-            LayerKind::Rgat => {
-                let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
-                    let heads = Heads::new(outputs, heads, last);
-                    let layer = Rgat::new(builder, &relations?, widths[node_type], outputs, heads, combine);
-                    Some(Box::new(layer) as Box<dyn Layer>)
-                };
-                by_type.map(of_type).collect()
-            }
-            LayerKind::Rgcn => {
-                let sizes = [options.hidden as i64, outputs];
-                let shared = Rgcn::new(builder, graph.relations.len(), options.bases, sizes);
-                let of_type = |(_, relations): (usize, Option<Vec<RelationInput>>)| {
-                    Some(Box::new(shared.for_type(&relations?)) as Box<dyn Layer>)
-                };
-                by_type.map(of_type).collect()
-            }
-            LayerKind::Hgt => {
-                let types: Vec<String> = graph.node_types.iter().map(|node_type| module_key(&node_type.name)).collect();
-                let names: Vec<[String; 3]> =
-                    (0..sources.len()).map(|number| graph.names(number).map(module_key)).collect();
-                let shared = HgtWeights::new(builder, &types, &names, options.hidden as i64, options.heads as i64);
-                let of_type = |(node_type, relations): (usize, Option<Vec<RelationInput>>)| {
-                    Some(Box::new(shared.for_type(node_type, &relations?, &sources)) as Box<dyn Layer>)
-                };
-                by_type.map(of_type).collect()
-            }
-            _ => vec![Some(self.untyped(builder, heads, last))],
-        }
-    }
-
-    /// The convolution of a graph without types.
-    fn untyped(&self, builder: &mut Builder, heads: i64, last: bool) -> Box<dyn Layer> {
-        let (options, inputs, outputs) = (self.options, self.widths[0], self.outputs);
-        let (widths, features) = ([inputs, options.hidden as i64, outputs], options.edges.features());
-        let has_norm = options.norm != NormKind::None;
-        match options.layer {
-            LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
-            LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
-            LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
-            LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
-            LayerKind::Gatv2 => Box::new(Gatv2::new(builder, [inputs, outputs], heads, last, features)),
-            LayerKind::Gin => Box::new(Gin::new(builder, widths, has_norm)),
-            LayerKind::Gine => Box::new(Gine::new(builder, widths, has_norm, features)),
-            LayerKind::Transformer => Box::new(Transformer::new(builder, [inputs, outputs], heads, last, features)),
-            LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
-            LayerKind::Rsage | LayerKind::Rgcn | LayerKind::Rgat | LayerKind::Hgt => {
-                unreachable!("it has a convolution for each type")
-            }
-        }
-    }
 }

@@ -103,6 +103,19 @@ fn without_effect(config: &TrainConfig) -> Vec<String> {
     if !config.model.attends() {
         idle.note(&["heads"], &format!("{model}, which has no attention"));
     }
+    if config.model == LayerKind::Hgt {
+        idle.note(&["activation"], "--model hgt, whose layers have a nonlinearity of their own");
+        idle.note(&["last-heads"], "--model hgt, whose last layer has as many heads as the others");
+    }
+    if !matches!(config.model, LayerKind::Rsage | LayerKind::Rgat) {
+        idle.note(
+            &["relation-aggregate"],
+            &format!("{model}: only rsage and rgat combine relations in a way to choose"),
+        );
+    }
+    if config.model != LayerKind::Rgcn {
+        idle.note(&["bases"], &format!("{model}: only rgcn has bases"));
+    }
     for (option, owner) in [("focal-gamma", LossKind::Focal), ("huber-delta", LossKind::Huber)] {
         if config.loss != owner {
             idle.note(&[option], &format!("--loss {}", config.loss));

@@ -48,16 +48,24 @@ pub(crate) fn target(graph: &Graph, config: &TrainConfig) -> Result<usize> {
         names.join(", ")
     };
     let types = 0..graph.node_types().len();
+    let has_labels = |number: usize| graph.node_types()[number].manifest().labels.is_some();
     if let Some(name) = &config.target {
-        return graph.type_named(name).ok_or_else(|| {
+        let Some(number) = graph.type_named(name) else {
             let problem = match graph.has_types() {
                 false => format!("the store has no types, so its nodes are of the type {NODE}: leave out --target"),
                 true => format!("there is no node type {name} for --target; there are {}", names(&mut types.clone())),
             };
-            Error::WrongStore(format!("{path}: {problem}"))
-        });
+            return Err(Error::WrongStore(format!("{path}: {problem}")));
+        };
+        // The labels of a graph without types say so themselves.
+        return match has_labels(number) || !graph.has_types() {
+            true => Ok(number),
+            false => Err(Error::NoLabels(format!(
+                "{path}: nodes of type {name} have no labels to learn; ingest them with --labels {name}=FILE"
+            ))),
+        };
     }
-    let labelled: Vec<usize> = types.filter(|&number| graph.node_types()[number].manifest().labels.is_some()).collect();
+    let labelled: Vec<usize> = types.filter(|&number| has_labels(number)).collect();
     match labelled[..] {
         [only] => Ok(only),
         // The labels say so themselves.

@@ -63,6 +63,25 @@ fn options_without_effect_are_warned_about() {
 }
 
 #[test]
+fn options_of_layers_by_relation_belong_to_some_models() {
+    for (option, value, with, without) in grappa_skip::cases![
+        "bases", Value::from("2"), "rgcn", "rsage";
+        "relation-aggregate", Value::from("mean"), "rgat", "hgt";
+        "activation", Value::from("elu"), "rgat", "hgt";
+        "last-heads", Value::from("2"), "rgat", "hgt";
+    ] {
+        let warned = |model: &str| {
+            let options = [("model", Value::from(model)), (option, value.clone())];
+            let options: Table = options.into_iter().map(|(option, value)| (option.to_owned(), value)).collect();
+            warnings(&TrainConfig::default().layered(None, None, &options).unwrap(), true)
+        };
+        assert!(warned(with).is_empty(), "{option}: {:?}", warned(with));
+        let expected = format!("--{option} {} has no effect with --model {without}", value.as_str().unwrap());
+        assert!(matches!(&warned(without)[..], [warning] if warning.starts_with(&expected)), "{:?}", warned(without));
+    }
+}
+
+#[test]
 fn options_of_hidden_layers_and_other_partitions_need_some() {
     let warned = |options: &[(&'static str, Value)]| {
         let options = options.iter().cloned().map(|(option, value)| (option.to_owned(), value));
