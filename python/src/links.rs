@@ -105,7 +105,7 @@ impl Links {
             options.exclude_edges.then(|| known(store, part, list.as_deref())).transpose().map_err(exception)?;
         let task = LinkTask {
             store: store.clone(),
-            relation: LinkRelation { number: options.relation, reverse: reverse_of(graph, options.relation) },
+            relation: LinkRelation { number: options.relation, reverse: graph.reverse_of(options.relation) },
             negatives: negatives(&options)?,
             candidates: match (&options.listed, options.candidates.as_deref()) {
                 (Some(pairs), _) => Candidates::Listed(Arc::new(ListedPairs::new(ends.pairs(pairs)?))),
@@ -313,13 +313,6 @@ impl RelationStores {
         let count = sources.len();
         collected(sources.into_iter().zip(targets), count, "pairs of nodes").map_err(exception)
     }
-}
-
-/// The relation that has the edges of a relation in the other direction, if there is one.
-fn reverse_of(graph: &Graph, number: usize) -> Option<usize> {
-    let relations = &graph.manifest().relations;
-    let reverse = relations[number].reverse_of.map(|reverse| reverse as usize);
-    reverse.or_else(|| relations.iter().position(|other| other.reverse_of == Some(number as u32)))
 }
 
 /// The true edges beside the graph's: training may not know the edges that are held out, and evaluations know all.

@@ -12,7 +12,11 @@ use grappa_formats::{NodeId, manifest::FeatureDtype, random::SplitMix64};
 use grappa_io::progress::Silent;
 use grappa_run::model::{Decoder, LayerKind, ModelOptions};
 use grappa_sampling::NodeSet;
-use grappa_trainer::{links::LinkEmbeddings, nn::Model, runtime};
+use grappa_trainer::{
+    links::{EndRows, LinkEmbeddings},
+    nn::Model,
+    runtime,
+};
 use tch::{Device, Kind, Tensor};
 
 const WIDTH: usize = 128;
@@ -46,10 +50,12 @@ fn main() {
     )
     .expect("a model");
     let all = NodeSet::all(nodes);
+    let [from, to] = EndRows::one_type(&all);
     let embeddings = LinkEmbeddings {
         decoder: model.decoder().expect("it has one"),
         rows: &rows,
-        nodes: &all,
+        sources: from,
+        targets: to,
         destinations: &all,
         memory: 1 << 30,
         threads: THREADS,

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Float32Array, RecordBatch};
+use arrow_array::{ArrayRef, Float32Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use grappa_formats::{DenseId, NodeId};
 use grappa_io::{
     Error, Result,
     progress::{Progress, check_stopped},
 };
-use grappa_storage::Store;
+use grappa_storage::{Store, StoreIds};
 
 use crate::export::{
     id_column::{IdColumn, StringIds},
@@ -22,7 +22,7 @@ const ROW_BYTES: u64 = 64;
 /// Source, target and score.
 pub type ScoredPair = (NodeId, NodeId, f32);
 
-/// Writes pairs, source and target, and their scores. `find` passes them to its argument, some at a time, at most `rows_max` in all. Bytes of ids that are not UTF-8
+/// Writes pairs of a store or a relation, source and target, and their scores. `find` passes them to its argument, some at a time, at most `rows_max` in all. Bytes of ids that are not UTF-8
 /// are escaped in Parquet. Returns the number of bytes.
 ///
 /// # Errors
@@ -36,19 +36,22 @@ pub fn write_scored_pairs<E: From<Error>>(
 ) -> std::result::Result<u64, E> {
     let format = out.format(TableFormat::Csv);
     let strings = if format == TableFormat::Parquet { StringIds::Escaped } else { StringIds::Verbatim };
-    let ids = IdColumn::new(store.ids(), store.path(), format, strings)?;
+    let [source_ids, ids] = [store.source_ids(), store.ids()];
+    let column_of = |ids| IdColumn::new(ids, store.path(), format, strings);
+    let [sources, targets] = [column_of(source_ids)?, column_of(ids)?];
     let score = Field::new("score", DataType::Float32, false);
-    let schema = Arc::new(Schema::new(vec![repeating(ids.field("source")), ids.field("target"), score]));
+    let schema = Arc::new(Schema::new(vec![repeating(sources.field("source")), targets.field("target"), score]));
     let shape = TableShape { format, schema: schema.clone(), rows: rows_max, row_bytes: ROW_BYTES };
     write_table(out, &shape, |writer| {
         find(&mut |rows| {
             check_stopped(progress)?;
-            let column = |end: fn(&ScoredPair) -> NodeId| {
+            let array = |column: &IdColumn<'_>, ids: &StoreIds, end: fn(&ScoredPair) -> NodeId| {
                 let nodes: Vec<NodeId> = rows.iter().map(end).collect();
-                ids.array(store.ids().dense_ids(&nodes)?.into_iter().map(DenseId))
+                column.array(ids.dense_ids(&nodes)?.into_iter().map(DenseId))
             };
+            let ends = [array(&sources, source_ids, |row| row.0)?, array(&targets, ids, |row| row.1)?];
             let scores = Float32Array::from_iter_values(rows.iter().map(|row| row.2));
-            let columns = vec![column(|row| row.0)?, column(|row| row.1)?, Arc::new(scores)];
+            let columns = ends.into_iter().chain([Arc::new(scores) as ArrayRef]).collect();
             writer.write(RecordBatch::try_new(schema.clone(), columns).expect("columns have their types"))
         })
     })

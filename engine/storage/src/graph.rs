@@ -257,6 +257,16 @@ impl Graph {
         Relation { sources, edges: &self.relations[number], destinations }
     }
 
+    /// The relation that has the edges of a relation in the other direction, if there is one.
+    ///
+    /// # Panics
+    /// If there is no such relation.
+    pub fn reverse_of(&self, number: usize) -> Option<usize> {
+        let relations = &self.manifest.relations;
+        let reverse = relations[number].reverse_of.map(|reverse| reverse as usize);
+        reverse.or_else(|| relations.iter().position(|other| other.reverse_of == Some(number as u32)))
+    }
+
     /// Whether edges come from nodes whose stored features are missing: the graph is a slice without them.
     pub fn lacks_features(&self) -> bool {
         (0..self.relations.len()).any(|number| {

@@ -236,6 +236,9 @@ pub struct PredictArgs {
     pub values: ValuesOfNodes,
     #[command(flatten)]
     pub links: LinkArgs,
+    /// Node type of the file of --embeddings, of a run that predicts links between two types [default: the type of destinations]
+    #[arg(long = "type", value_name = "TYPE", requires = "embeddings")]
+    pub node_type: Option<String>,
     /// Replace the file of --out if it exists, when the new one is complete
     #[arg(long, requires = "out", conflicts_with = "nodes")]
     pub force: bool,

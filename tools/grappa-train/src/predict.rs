@@ -118,15 +118,16 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     }
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
     let on = trained.nodes_of(&graph)?;
+    let warnings = [trained.warnings(), &trained.warnings_about(on.nodes)?].concat();
+    let on = on.of_type(options.node_type.as_deref())?;
     let store = on.nodes;
-    let warnings = [trained.warnings(), &trained.warnings_about(store)?].concat();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let model = PredictingModel::new(&trained, options.run.display().to_string());
     let bars = console.bars();
     let args::ChosenNodes { nodes, ids, split } = &options.chosen;
     let asks_for_links = options.links.pairs.is_some() || options.links.top_k.is_some();
     if let (true, Some(out)) = (asks_for_links, &options.out) {
-        let predicted = links::predict(options, out, &trained, store, budget, &bars)?;
+        let predicted = links::predict(options, out, &trained, on, budget, &bars)?;
         drop(bars);
         return links::tell(predicted, out, model, begin, console);
     }

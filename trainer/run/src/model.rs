@@ -270,8 +270,18 @@ pub struct ModelGraph {
     pub node_types: Vec<ModelNodeType>,
     /// The relations, in the order of the graph.
     pub relations: Vec<ModelRelation>,
-    /// The number of the type whose nodes get outputs.
-    pub target: usize,
+    /// What the outputs are for.
+    pub target: ModelTarget,
+}
+
+/// The nodes or edges of a [`ModelGraph`] that a model predicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelTarget {
+    /// The nodes of the type of this number.
+    Type(usize),
+    /// Edges of the relation of this number: both of its types get outputs.
+    Relation(usize),
 }
 
 /// A node type of a [`ModelGraph`].
@@ -305,7 +315,26 @@ impl ModelGraph {
         Self {
             node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs, columns: Vec::new() }],
             relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0 }],
-            target: 0,
+            target: ModelTarget::Type(0),
+        }
+    }
+
+    /// The numbers of the types whose nodes get outputs, in the order of the outputs: one type, or the sources' and the destinations' type.
+    pub fn output_types(&self) -> Vec<usize> {
+        match self.target {
+            ModelTarget::Type(number) => vec![number],
+            ModelTarget::Relation(number) => {
+                let ModelRelation { source, destination, .. } = self.relations[number];
+                if source == destination { vec![source] } else { vec![source, destination] }
+            }
+        }
+    }
+
+    /// The name of the target: a type, or `SOURCE:NAME:DESTINATION`.
+    pub fn target_name(&self) -> String {
+        match self.target {
+            ModelTarget::Type(number) => self.node_types[number].name.clone(),
+            ModelTarget::Relation(number) => self.names(number).join(":"),
         }
     }
 
@@ -407,7 +436,7 @@ impl ModelOptions {
             have_state.push(after);
         }
         let mut is_needed = vec![false; types];
-        is_needed[graph.target] = true;
+        graph.output_types().into_iter().for_each(|node_type| is_needed[node_type] = true);
         let mut layers = Vec::new();
         for have_state in have_state.windows(2).rev() {
             let relations = (0..types).map(|node_type| {
@@ -466,9 +495,12 @@ impl ModelOptions {
             return Err(Error::Model(format!("{} layers have no weights for relations", self.layer)));
         }
         let graph = self.graph();
-        if self.relations_of_layers().last().is_some_and(|last| last[graph.target].is_none()) {
-            let name = &graph.node_types[graph.target].name;
-            return Err(Error::Model(format!("no relation leads to {name}, so its nodes get no outputs")));
+        let made = self.relations_of_layers().pop().unwrap_or_default();
+        if let Some(&node_type) = graph.output_types().iter().find(|&&node_type| made[node_type].is_none()) {
+            let name = &graph.node_types[node_type].name;
+            return Err(Error::Model(format!(
+                "no relation leads to {name}, so its nodes get no outputs: ingest the graph again with --reverse"
+            )));
         }
         if self.layer == LayerKind::Rgcn && self.layers > 1 {
             let mut types = 0..graph.node_types.len();

@@ -7,7 +7,7 @@ use super::{
     checkpoint::RunState,
     config::{Evaluate, Monitor, TrainConfig},
     journal::EpochRecord,
-    model::Task,
+    model::{ModelGraph, Task},
     scores::{LinkReport, ModelScores, ScoreReport},
     stages::StageSeconds,
 };
@@ -134,7 +134,7 @@ pub struct Summary {
     pub concurrent: u32,
     /// Number of processes that trained together when the summary was written.
     pub processes: u32,
-    /// The node type that was learned; left out if the graph has no types.
+    /// The node type or the relation that was learned; left out if the graph has no types.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The effective configuration.
@@ -228,7 +228,7 @@ impl Summary {
             partitions,
             concurrent,
             processes: 1,
-            target: state.graph.as_ref().map(|graph| graph.node_types[graph.target].name.clone()),
+            target: state.graph.as_ref().map(ModelGraph::target_name),
             config: config.clone(),
             task,
         };

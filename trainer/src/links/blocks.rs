@@ -38,8 +38,9 @@ pub(super) fn score_blocks<S: Send>(
     each: impl Fn(&mut S, BlockScores<'_>) + Sync,
 ) -> Result<()> {
     let (nodes, width) = (embeddings.destinations.len(), embeddings.rows.width() as i64);
-    // Of all nodes, positions among the destinations are positions of rows.
-    let are_all = nodes == embeddings.nodes.len();
+    // Of all targets, positions among the destinations are positions of rows.
+    let are_all = nodes == embeddings.targets.nodes.len();
+    let first_row = embeddings.targets.first;
     // Products are scored where they are computed, in the cache.
     let queries = (embeddings.device == Device::Cpu && embeddings.decoder.is_product())
         .then(|| no_grad(|| embeddings.decoder.queries(sources).contiguous()));
@@ -53,15 +54,16 @@ pub(super) fn score_blocks<S: Send>(
         let count = (positions.end - first) as i64;
         let rows = if are_all {
             let mut rows = rows.narrow(0, 0, count);
-            embeddings.rows.read(positions.clone(), shim::values_mut(&mut rows))?;
+            embeddings.rows.read(first_row + first..first_row + positions.end, shim::values_mut(&mut rows))?;
             if positions.end < nodes {
-                embeddings.rows.read_ahead(positions.end..nodes.min(positions.end + block));
+                let next = positions.end..nodes.min(positions.end + block);
+                embeddings.rows.read_ahead(first_row + next.start..first_row + next.end);
             }
             rows.to_device(embeddings.device)
         } else {
             let mut chosen = Vec::with_capacity(count as usize);
             embeddings.destinations.nodes_at(positions.clone(), &mut chosen);
-            embeddings.read(&chosen)?
+            embeddings.read(embeddings.targets, &chosen)?
         };
         match &queries {
             Some(queries) => visit_products(embeddings, queries, &rows, states, first, &each),

@@ -49,11 +49,13 @@ const THREAD_PAIRS: usize = 1 << 10;
 pub struct LinkEmbeddings<'a> {
     /// The decoder of the model.
     pub decoder: &'a LinkDecoder,
-    /// The embedding of each node of the set.
+    /// The embeddings of the nodes of both ends.
     pub rows: &'a dyn NodeRows,
-    /// The nodes.
-    pub nodes: &'a NodeSet,
-    /// The nodes that sources are compared with, all of the set or some of them.
+    /// The nodes that may be sources.
+    pub sources: EndRows<'a>,
+    /// The nodes that may be destinations: the same ones, or those of another type.
+    pub targets: EndRows<'a>,
+    /// The targets that sources are compared with, all or some of them.
     pub destinations: &'a NodeSet,
     /// Bytes of memory for computing, besides the rows if these are in memory.
     pub memory: u64,
@@ -61,6 +63,35 @@ pub struct LinkEmbeddings<'a> {
     pub threads: usize,
     /// The device of the decoder.
     pub device: Device,
+}
+
+/// The nodes of one end of links, whose embeddings are rows that follow each other.
+#[derive(Debug, Clone, Copy)]
+pub struct EndRows<'a> {
+    /// The nodes.
+    pub nodes: &'a NodeSet,
+    /// The row of the first of them.
+    pub first: u64,
+}
+
+impl<'a> EndRows<'a> {
+    /// Both ends of links between nodes of one type. All rows are theirs.
+    pub fn one_type(nodes: &'a NodeSet) -> [Self; 2] {
+        [Self { nodes, first: 0 }; 2]
+    }
+
+    /// Both ends of links between nodes of two types. The rows of destinations follow those of sources.
+    pub fn two_types([sources, targets]: [&'a NodeSet; 2]) -> [Self; 2] {
+        [Self { nodes: sources, first: 0 }, Self { nodes: targets, first: sources.len() }]
+    }
+
+    /// The row of a node.
+    ///
+    /// # Panics
+    /// If the node is not among them.
+    fn row(self, node: NodeId) -> u64 {
+        self.first + self.nodes.position(node)
+    }
 }
 
 /// Distinct nodes, ascending, and their embeddings. None if these are at hand, and read when they are wanted.
@@ -85,7 +116,7 @@ impl LinkEmbeddings<'_> {
         let piece = (PIECE.bytes(self.memory) / (4 * self.row_bytes())).clamp(1, PIECE_PAIRS);
         let mut scores = vec![0.0; pairs.len()];
         for (pairs, scores) in pairs.chunks(part as usize).zip(scores.chunks_mut(part as usize)) {
-            let sources = self.list(pairs.iter().map(|pair| pair.0))?;
+            let sources = self.list(self.sources, pairs.iter().map(|pair| pair.0))?;
             let mut order: Vec<usize> = (0..pairs.len()).collect();
             if !self.are_at_hand() {
                 order.sort_unstable_by_key(|&pair| pairs[pair].1);
@@ -94,8 +125,8 @@ impl LinkEmbeddings<'_> {
                 check_stopped(progress)?;
                 let ordered = order.iter().map(|&pair| pairs[pair]);
                 let ends = [
-                    self.rows_of(&sources, ordered.clone().map(|pair| pair.0))?,
-                    self.read_any(ordered.map(|pair| pair.1))?,
+                    self.rows_of(self.sources, &sources, ordered.clone().map(|pair| pair.0))?,
+                    self.read_any(self.targets, ordered.map(|pair| pair.1))?,
                 ];
                 let found = no_grad(|| self.decoder.score(&ends[0], &ends[1]));
                 let found = found.to_device(Device::Cpu).contiguous();
@@ -116,7 +147,8 @@ impl LinkEmbeddings<'_> {
         progress: &dyn Progress,
     ) -> Result<Vec<f32>> {
         let width = self.rows.width();
-        let row = |node| rows.row(self.nodes.position(node), width);
+        let (from, to) = (self.sources, self.targets);
+        let row = |end: EndRows<'_>, node| rows.row(end.row(node), width);
         let mut scores = vec![0.0; pairs.len()];
         // A group is checked for a stop and then divided among threads.
         for (pairs, scores) in pairs.chunks(GROUP_PAIRS).zip(scores.chunks_mut(GROUP_PAIRS)) {
@@ -124,7 +156,7 @@ impl LinkEmbeddings<'_> {
             let parts = pairs.chunks(THREAD_PAIRS).zip(scores.chunks_mut(THREAD_PAIRS));
             for_each(parts.collect(), |(pairs, scores): (&[(NodeId, NodeId)], &mut [f32])| {
                 for (&(source, destination), score) in pairs.iter().zip(scores) {
-                    *score = decoder.score(row(source), row(destination));
+                    *score = decoder.score(row(from, source), row(to, destination));
                 }
             });
         }
@@ -135,12 +167,17 @@ impl LinkEmbeddings<'_> {
         (self.rows.width() * size_of::<f32>()) as u64
     }
 
-    /// The embeddings of some nodes, which ascend unless they are at hand, f32 of `[nodes, values]` on the device.
+    /// Whether both ends have the same type.
+    fn joins_one_type(&self) -> bool {
+        self.targets.first == self.sources.first
+    }
+
+    /// The embeddings of some nodes of an end, which ascend unless they are at hand, f32 of `[nodes, values]` on the device.
     ///
     /// # Panics
-    /// If a node is not in the set.
-    fn read(&self, nodes: &[NodeId]) -> Result<Tensor> {
-        let positions: Vec<u64> = nodes.iter().map(|&node| self.nodes.position(node)).collect();
+    /// If a node is not among those of the end.
+    fn read(&self, end: EndRows<'_>, nodes: &[NodeId]) -> Result<Tensor> {
+        let positions: Vec<u64> = nodes.iter().map(|&node| end.row(node)).collect();
         let shape = [nodes.len() as i64, self.rows.width() as i64];
         let mut rows = Tensor::empty(shape, (Kind::Float, Device::Cpu));
         read_each(self.rows, &positions, shim::values_mut(&mut rows), self.threads)?;
@@ -148,24 +185,24 @@ impl LinkEmbeddings<'_> {
     }
 
     /// The embeddings of some nodes in any order.
-    fn read_any(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> Result<Tensor> {
-        self.rows_of(&self.list(nodes.clone())?, nodes)
+    fn read_any(&self, end: EndRows<'_>, nodes: impl Iterator<Item = NodeId> + Clone) -> Result<Tensor> {
+        self.rows_of(end, &self.list(end, nodes.clone())?, nodes)
     }
 
     /// Reads the embeddings of these nodes, unless they are at hand.
-    fn list(&self, nodes: impl Iterator<Item = NodeId>) -> Result<Listed> {
+    fn list(&self, end: EndRows<'_>, nodes: impl Iterator<Item = NodeId>) -> Result<Listed> {
         if self.are_at_hand() {
             return Ok(None);
         }
         let nodes = distinct(nodes);
-        let rows = self.read(&nodes)?;
+        let rows = self.read(end, &nodes)?;
         Ok(Some((nodes, rows)))
     }
 
     /// The embeddings of listed nodes, in any order.
-    fn rows_of(&self, listed: &Listed, nodes: impl Iterator<Item = NodeId>) -> Result<Tensor> {
+    fn rows_of(&self, end: EndRows<'_>, listed: &Listed, nodes: impl Iterator<Item = NodeId>) -> Result<Tensor> {
         match listed {
-            None => self.read(&nodes.collect::<Vec<_>>()),
+            None => self.read(end, &nodes.collect::<Vec<_>>()),
             Some((distinct, rows)) => {
                 let place = |node| distinct.binary_search(&node).expect("a node among them") as i64;
                 let places: Vec<i64> = nodes.map(place).collect();
@@ -179,12 +216,12 @@ impl LinkEmbeddings<'_> {
         self.device == Device::Cpu && self.rows.in_memory().is_some()
     }
 
-    /// The positions among the destinations of a source and its known destinations, ascending.
+    /// The positions among the destinations of a source, if it is one of their type, and of its known destinations, ascending.
     fn excluded(&self, source: NodeId, known: &[(NodeId, NodeId)]) -> Vec<u64> {
         let mut excluded: Vec<u64> = destinations_of(known, source)
             .iter()
             .map(|&(_, node)| node)
-            .chain([source])
+            .chain(self.joins_one_type().then_some(source))
             .filter(|&node| self.destinations.contains(node))
             .map(|node| self.destinations.position(node))
             .collect();

@@ -85,7 +85,7 @@ impl RankedEdges<'_> {
 }
 
 impl LinkEmbeddings<'_> {
-    /// Ranks edges among their candidates. The set has the ends of all edges and all candidates, and the destinations have those of edges. An
+    /// Ranks edges among their candidates. The embeddings have the ends of all edges and all candidates, and the destinations have those of edges. An
     /// edge whose source has edges to all candidates has no filtered rank. If memory is too small for the candidates of an edge, they are
     /// drawn and scored in blocks.
     ///
@@ -229,8 +229,8 @@ impl LinkEmbeddings<'_> {
         progress: &dyn Progress,
     ) -> Result<()> {
         let [from, to] = [
-            self.read_any(edges.edges.iter().map(|edge| edge.0))?,
-            self.read_any(edges.edges.iter().map(|edge| edge.1))?,
+            self.read_any(self.sources, edges.edges.iter().map(|edge| edge.0))?,
+            self.read_any(self.targets, edges.edges.iter().map(|edge| edge.1))?,
         ];
         let [edge_scores, magnitudes] = no_grad(|| {
             let products = self.decoder.queries(&from) * self.decoder.keys(&to);

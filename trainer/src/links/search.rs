@@ -20,7 +20,7 @@ const SOURCE_BYTES: u64 = 64;
 /// The best destinations to find.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
-    /// The store.
+    /// The store, or the member of the relation.
     pub store: &'a Store,
     /// The sources.
     pub sources: &'a [NodeId],
@@ -98,7 +98,7 @@ impl LinkEmbeddings<'_> {
                 let held_out = destinations_of(held_out, source);
                 let are_held_out: Vec<bool> =
                     found.iter().map(|&(node, _)| held_out.binary_search(&(source, node)).is_ok()).collect();
-                let others = held_out.iter().filter(|edge| edge.1 != source).count();
+                let others = held_out.iter().filter(|edge| !self.joins_one_type() || edge.1 != source).count();
                 scores.add(&are_held_out, others as u64);
             }
             Ok(())

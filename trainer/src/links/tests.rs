@@ -20,7 +20,7 @@ use grappa_storage::Store;
 use tch::{Device, Tensor};
 use tempfile::TempDir;
 
-use super::{LinkEmbeddings, RankedEdges};
+use super::{EndRows, LinkEmbeddings, RankedEdges};
 use crate::nn::Model;
 
 const NODES: u64 = 120;
@@ -65,7 +65,8 @@ impl Fixture {
         LinkEmbeddings {
             decoder: self.model.decoder().unwrap(),
             rows: &self.rows,
-            nodes: &self.all,
+            sources: EndRows { nodes: &self.all, first: 0 },
+            targets: EndRows { nodes: &self.all, first: 0 },
             destinations: &self.all,
             memory,
             threads,
@@ -177,7 +178,9 @@ fn only_nodes_of_the_set_are_destinations() {
     for (position, node) in (0..).zip([3, 50, 51, 100]) {
         rows.write(position, &fixture.table[node * WIDTH..][..WIDTH]).unwrap();
     }
-    let embeddings = LinkEmbeddings { rows: &rows, nodes: &set, destinations: &set, ..fixture.embeddings(1 << 20, 2) };
+    let [sources, targets] = EndRows::one_type(&set);
+    let embeddings =
+        LinkEmbeddings { rows: &rows, sources, targets, destinations: &set, ..fixture.embeddings(1 << 20, 2) };
     let best = embeddings.top_k(&[NodeId(50)], 10, &[], &Silent).unwrap();
     let nodes: BTreeSet<_> = best[0].iter().map(|(node, _)| node.0).collect();
     assert_eq!(nodes, BTreeSet::from([3, 51, 100]));
@@ -207,7 +210,7 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
         for (count, nodes) in
             [(Some(20), Candidates::Uniform), (Some(18), Candidates::Listed(listed)), (None, Candidates::Uniform)]
         {
-            let candidates = RankCandidates { count, nodes, destinations: None, seed: 4 };
+            let candidates = RankCandidates { joins_one_type: true, count, nodes, destinations: None, seed: 4 };
             let ranked = RankedEdges {
                 store: &store,
                 parts: &EdgePart::ALL,

@@ -64,7 +64,7 @@ fn better((a, first): (f32, u64), (b, second): (f32, u64)) -> std::cmp::Ordering
 
 impl LinkEmbeddings<'_> {
     /// The `k` best destinations of each source, with their scores, the best one first; of equal scores, the node with the smaller number.
-    /// A node is no destination of itself. The `known` edges are left out: source and destination, ascending.
+    /// A node is no destination of itself, if both ends have one type. The `known` edges are left out: source and destination, ascending.
     /// Fewer than `k` if there are no more, or if scores are NaN.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl LinkEmbeddings<'_> {
         let part = (BEST.bytes(self.memory) / (2 * self.row_bytes() + 32 * k as u64)).max(1);
         let mut all = Vec::with_capacity(sources.len());
         for sources in sources.chunks(part as usize) {
-            let rows = self.read_any(sources.iter().copied())?;
+            let rows = self.read_any(self.sources, sources.iter().copied())?;
             let excluded = sources.iter().map(|&source| self.excluded(source, known));
             let none = |excluded| Best { k, found: Vec::new(), worst: f32::NEG_INFINITY, excluded };
             let mut best: Vec<Best> = excluded.map(none).collect();

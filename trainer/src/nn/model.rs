@@ -94,7 +94,8 @@ type States = Vec<Option<Tensor>>;
 /// are the logits. The first takes `dropout(normalized features)`.
 ///
 /// In a graph with types, a layer is a convolution for each type, of the relations into it. States, norms, residuals and activations are by
-/// type, and the outputs are of the nodes of one type.
+/// type. The outputs are of the nodes of one type, or, if links of a relation are predicted, of both types that it joins: first the rows of
+/// the sources' type, then those of the destinations' type.
 ///
 /// Parameters have the names of a PyTorch module with four `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
 /// with BatchNorm1d or LayerNorm, `residuals` with Linear without bias, or Identity where widths agree, and `activations`, where only
@@ -122,8 +123,8 @@ pub struct Model {
     layers: Vec<Vec<Option<TypeLayer>>>,
     /// The type of each relation's sources.
     sources: Vec<usize>,
-    /// The type whose nodes get outputs.
-    target: usize,
+    /// The types whose nodes get outputs, in their order.
+    output_types: Vec<usize>,
     /// The linear layer after the last convolution of PinSAGE and HGT, whose result is no row of logits.
     pub(super) head: Option<LinearLayer>,
     pub(super) jump: Option<Jump>,
@@ -243,7 +244,7 @@ impl Model {
             .map(|decoder| builder.scope("decoder", |builder| LinkDecoder::new(builder, decoder, options.outputs)));
         Ok(Self {
             sources: graph.relations.iter().map(|relation| relation.source).collect(),
-            target: graph.target,
+            output_types: graph.output_types(),
             options,
             features,
             projections,
@@ -271,9 +272,9 @@ impl Model {
         self.features[node_type].apply(rows).to_kind(self.kind())
     }
 
-    /// The part of a layer for the type whose nodes get outputs; all of it in a graph without types.
+    /// The part of a layer for the first type whose nodes get outputs; all of it in a graph without types.
     pub(super) fn layer(&self, index: usize) -> &TypeLayer {
-        self.layers[index][self.target].as_ref().expect("outputs depend on it")
+        self.layers[index][self.output_types[0]].as_ref().expect("outputs depend on it")
     }
 
     /// The shape of the model.
@@ -323,7 +324,7 @@ impl Model {
 
     /// Features as the first layer takes them; none if it takes them as the store has them. [`Model::forward`] normalizes by itself.
     pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<ChangedRows<'a>> {
-        self.features[self.target].of_rows(features)
+        self.features[self.output_types[0]].of_rows(features)
     }
 
     /// The aggregation of a layer.
@@ -346,7 +347,7 @@ impl Model {
         rows.iter().enumerate().map(|(node_type, rows)| self.normalized_of(node_type, rows)).collect()
     }
 
-    /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`.
+    /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`. Seeds of two types follow each other.
     ///
     /// `blocks` are the blocks of a minibatch, seeds first: one hop per layer, or one less with [`Input::Aggregated`]. A hop has a block for
     /// each relation. `historical` is empty, or has the historical embeddings for each hop.
@@ -378,12 +379,6 @@ impl Model {
             }
         };
         assert_eq!(blocks.len() + first, count, "a hop for each layer, but for a first one whose aggregates are known");
-        // The rows of seeds are the first; all rows, if there is no block.
-        let own = |states: &States| states[self.target].as_ref().map_or(0, |rows| rows.size()[0]);
-        let seeds = match (blocks.first(), &self.layer(count - 1).relations[..]) {
-            (Some(blocks), [relation, ..]) => blocks[*relation].destinations() as i64,
-            _ => own(&states),
-        };
         let mut carried = None;
         for layer in 0..count {
             if layer >= first {
@@ -394,12 +389,21 @@ impl Model {
                 states = self.states_after(layer, &blocks[hop].iter().collect::<Vec<_>>(), &states, historical, &pass);
             }
             if let Some(jump) = &self.jump {
-                let target = states[self.target].as_ref().expect("jumping knowledge needs the states of all layers");
-                carried = Some(jump.carry(layer, &target.narrow(0, 0, seeds), carried.as_ref()));
+                let own =
+                    states[self.output_types[0]].as_ref().expect("jumping knowledge needs the states of all layers");
+                // The rows of seeds are the first; all rows, if there is no block.
+                let seeds = blocks.first().map_or(own.size()[0], |blocks| blocks[0].destinations() as i64);
+                carried = Some(jump.carry(layer, &own.narrow(0, 0, seeds), carried.as_ref()));
             }
         }
-        let last = states.swap_remove(self.target).expect("the last layer makes the outputs");
-        self.outputs(&self.jump.as_ref().zip(carried).map_or(last, |(jump, carried)| jump.logits(&carried)))
+        if let Some((jump, carried)) = self.jump.as_ref().zip(carried) {
+            return self.outputs(&jump.logits(&carried));
+        }
+        let mut of_type = |&node_type: &usize| states[node_type].take().expect("the last layer makes the outputs");
+        match &self.output_types[..] {
+            [only] => self.outputs(&of_type(only)),
+            several => self.outputs(&Tensor::cat(&several.iter().map(of_type).collect::<Vec<_>>(), 0)),
+        }
     }
 
     /// The states after the first layer, whose aggregates are known.
@@ -507,7 +511,7 @@ impl Model {
     /// A layer of a model without types after its aggregation: the update, and the residual, norm and nonlinearity that follow it. Without
     /// dropout.
     pub(super) fn step(&self, layer: usize, operands: Operands<'_>) -> Tensor {
-        self.step_of(layer, self.target, operands, None)
+        self.step_of(layer, self.output_types[0], operands, None)
     }
 
     /// As [`Model::step`], for a node type, with the dropout of a pass.

@@ -34,7 +34,7 @@ use crate::{
     train::{
         host_values,
         inference::check_sets,
-        trained_model::{InferenceRequest, Output, PredictedGraph, Trained},
+        trained_model::{InferenceRequest, Output, PredictedGraph, RequestedNodes, Trained},
     },
 };
 
@@ -101,7 +101,7 @@ fn predict_to(
 ) -> Result<Predicted> {
     let FileOptions { values, nodes } = options;
     let store = on.nodes;
-    trained.check_store(store)?;
+    trained.check_graph(on)?;
     if matches!(nodes, FileNodes::All) && !store.manifest().is_whole() {
         return Err(Error::WrongStore(format!(
             "{}: the store is a slice of its graph, so it cannot predict all nodes: name a --split, or nodes with --nodes or --ids",
@@ -149,10 +149,10 @@ fn predict_to(
     };
     let all = store.manifest().nodes;
     let request = InferenceRequest {
-        nodes: match &some {
+        nodes: RequestedNodes::Nodes(match &some {
             None => NodeSet::all(all),
             Some(some) => NodeSet::from_members(all, some.iter().map(NodeId)),
-        },
+        }),
         output,
     };
     trained.infer(on, request, inference, folder, progress, &mut |positions, rows| {

@@ -9,16 +9,16 @@ use grappa_engine::{
 use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
 use grappa_io::{ledger::Ledger, progress::Progress};
 use grappa_sampling::NodeSet;
-use grappa_storage::Store;
+use grappa_storage::Relation;
 
 use super::memory::PredictionMemory;
 use crate::{
     Error, Result,
-    links::{LinkEmbeddings, Search},
+    links::{EndRows, LinkEmbeddings, Search},
     train::{
         host_values,
         inference::check_sets,
-        trained_model::{InferenceRequest, Output, Trained},
+        trained_model::{InferenceRequest, Output, PredictedGraph, RequestedNodes, Trained},
     },
 };
 
@@ -62,9 +62,9 @@ pub struct PredictedLinks {
 ///
 /// # Panics
 /// If a node does not exist, or 0 destinations are wanted.
-pub fn predict_links(
+pub fn predict_links<'a>(
     trained: &Trained,
-    store: &Store,
+    on: impl Into<PredictedGraph<'a>>,
     (out, scratch): (TableOut<'_>, &Path),
     request: LinkRequest<'_>,
     budget: Budget,
@@ -75,32 +75,44 @@ pub fn predict_links(
             "the model of the run predicts nodes, not links: give a run that was trained with --task link".into(),
         ));
     };
-    trained.check_store(store)?;
-    let all = store.manifest().nodes;
-    check_sets(all, trained.model().options().layers, budget.memory, "raise --memory")?;
-    let nodes = match request {
-        LinkRequest::Pairs(pairs) => NodeSet::from_members(all, pairs.iter().flat_map(|pair| [pair.0, pair.1])),
-        LinkRequest::TopK { sources, among: Some(among), .. } => {
-            NodeSet::from_members(all, sources.iter().copied()).union(among)
+    let on = on.into();
+    trained.check_graph(on)?;
+    let Relation { sources, edges: store, destinations } = on.links;
+    let all = [sources, destinations].map(|store| store.manifest().nodes);
+    check_sets(all.into_iter().max().unwrap_or(0), trained.model().options().layers, budget.memory, "raise --memory")?;
+    let set_of = |end: usize, nodes: Vec<NodeId>| NodeSet::from_members(all[end], nodes);
+    let mut ends = match request {
+        LinkRequest::Pairs(pairs) => {
+            [set_of(0, pairs.iter().map(|pair| pair.0).collect()), set_of(1, pairs.iter().map(|pair| pair.1).collect())]
         }
+        LinkRequest::TopK { sources, among: Some(among), .. } => [set_of(0, sources.to_vec()), among.clone()],
         LinkRequest::TopK { .. } if !store.manifest().is_whole() => {
             return Err(Error::WrongStore(format!(
                 "{}: the store is a slice of its graph, so it does not know the best of all nodes: score pairs of its own nodes with --links",
                 store.path().display()
             )));
         }
-        LinkRequest::TopK { .. } => NodeSet::all(all),
+        LinkRequest::TopK { sources, .. } => [set_of(0, sources.to_vec()), NodeSet::all(all[1])],
     };
+    if on.links.joins_one_type() {
+        let both = ends[0].union(&ends[1]);
+        ends = [both.clone(), both];
+    }
     let mut memory = PredictionMemory::new(budget);
-    let rows = embeddings(trained, store, &nodes, scratch, &mut memory, progress)?;
+    let rows = embeddings(trained, on, &ends, scratch, &mut memory, progress)?;
     let comparisons = memory.comparisons()?;
+    let end_rows = match on.links.joins_one_type() {
+        true => EndRows::one_type(&ends[1]),
+        false => EndRows::two_types([&ends[0], &ends[1]]),
+    };
     let embeddings = LinkEmbeddings {
         decoder,
         rows: &rows,
-        nodes: &nodes,
+        sources: end_rows[0],
+        targets: end_rows[1],
         destinations: match request {
             LinkRequest::TopK { among: Some(among), .. } => among,
-            _ => &nodes,
+            _ => &ends[1],
         },
         memory: comparisons.memory,
         threads: comparisons.threads,
@@ -158,23 +170,28 @@ fn write_best(
     Ok((bytes, [rows, short]))
 }
 
-/// The embeddings of nodes, in memory if they take at most half of it.
+/// The embeddings of the nodes of both ends, which are the same set if they have one type, in memory if they take at most half of it.
 fn embeddings(
     trained: &Trained,
-    store: &Store,
-    nodes: &NodeSet,
+    on: PredictedGraph<'_>,
+    ends: &[NodeSet; 2],
     scratch: &Path,
     memory: &mut PredictionMemory,
     progress: &dyn Progress,
 ) -> Result<StateRows> {
     let mut room = memory.embeddings_max();
     let width = trained.model().options().outputs;
-    let mut rows = StateRows::create(scratch, nodes.len(), width, FeatureDtype::F32, &mut room)?;
+    let nodes = match on.links.joins_one_type() {
+        true => vec![ends[1].clone()],
+        false => ends.to_vec(),
+    };
+    let count = nodes.iter().map(NodeSet::len).sum();
+    let mut rows = StateRows::create(scratch, count, width, FeatureDtype::F32, &mut room)?;
     memory.hold_embeddings(rows.memory());
     let inference = memory.inference()?;
     // The outputs of a model with a decoder are embeddings.
-    let inference_request = InferenceRequest { nodes: nodes.clone(), output: Output::Logits };
-    trained.infer(store.into(), inference_request, inference, scratch, progress, &mut |positions, states| {
+    let inference_request = InferenceRequest { nodes: RequestedNodes::Ends(nodes), output: Output::Logits };
+    trained.infer(on, inference_request, inference, scratch, progress, &mut |positions, states| {
         Ok(rows.write(positions.start, &host_values(states))?)
     })?;
     Ok(rows)

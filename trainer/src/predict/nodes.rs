@@ -22,7 +22,7 @@ use crate::{
         host_values,
         inference::check_sets,
         labels::NodeLabels,
-        trained_model::{InferenceRequest, Output, PredictedGraph, Trained},
+        trained_model::{InferenceRequest, Output, PredictedGraph, RequestedNodes, Trained},
     },
 };
 
@@ -75,14 +75,14 @@ pub fn predict_nodes<'a>(
     }
     let on = on.into();
     let store = on.nodes;
-    trained.check_store(store)?;
+    trained.check_graph(on)?;
     check_sets(store.manifest().nodes, trained.model().options().layers, budget.memory, "raise --memory")?;
     let count = store.manifest().nodes;
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let labels = store.manifest().labels.map(|_| NodeLabels::new(store)).transpose()?;
     let columns = trained.model().options().outputs;
-    let request =
-        InferenceRequest { nodes: NodeSet::from_members(count, nodes.iter().copied()), output: Output::Logits };
+    let wanted = NodeSet::from_members(count, nodes.iter().copied());
+    let request = InferenceRequest { nodes: RequestedNodes::Nodes(wanted), output: Output::Logits };
     let sorted = distinct(nodes.iter().copied());
     let set: RoaringTreemap = sorted.iter().map(|node| node.0).collect();
     let mut scored = Scored::new(trained, store, &set)?;

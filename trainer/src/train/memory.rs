@@ -172,7 +172,8 @@ impl TrainingMemory<'_> {
 
     /// The sets of nodes of the evaluations, and of an exact inference at the end.
     fn sets(&self) -> Lease {
-        let bytes = NodeSet::bytes_of(self.data.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
+        let bytes =
+            NodeSet::bytes_of(self.data.graph.positions().chunks().nodes()) * 2 * (self.config.layers as u64 + 1);
         Lease::new(
             "sets of nodes",
             bytes,

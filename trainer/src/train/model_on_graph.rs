@@ -80,7 +80,12 @@ impl<'a> ModelOnGraph<'a> {
             threads: self.config.threads(),
         };
         let scored = NodeSet::from_members(self.data.store.manifest().nodes, members);
-        Needed::compute(&self.needed_graph(), scored, &options, self.progress)
+        Needed::compute(&self.needed_graph(), vec![scored], &options, self.progress)
+    }
+
+    /// All nodes that the outputs of all nodes depend on.
+    pub fn needed_by_all(&self) -> Needed {
+        Needed::all(&self.needed_graph())
     }
 
     /// The edges along which the outputs of the model depend on its inputs.
@@ -92,20 +97,20 @@ impl<'a> ModelOnGraph<'a> {
         }
     }
 
-    /// Passes the outputs of the wanted nodes to `on_rows`, by an inference with this memory. `first_inputs` has space for the inputs of the
+    /// Passes the outputs of the wanted nodes to `on_rows`, by an inference with this memory. `first_inputs`, if any, has space for the inputs of the
     /// first layer, if more inferences of the same nodes follow.
     pub fn infer(
         &self,
         room: Room,
         needed: &Needed,
-        first_inputs: &FirstInputs,
+        first_inputs: Option<&FirstInputs>,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
         if self.learner.model.options().layer.is_relational() {
             return self.relational(room)?.run(&self.learner.model, needed, self.progress, on_rows);
         }
         self.with_inference(room, |inference, model| {
-            let inference = Inference { first_inputs: Some(first_inputs), ..inference };
+            let inference = Inference { first_inputs, ..inference };
             inference.run_needed(model, needed, self.progress, on_rows)
         })
     }

@@ -77,7 +77,8 @@ impl Trainer {
     ) -> Result<Self> {
         let TrainSetup { config, method, group, warnings } = setup.into();
         let graph = graph.into();
-        let processes = Processes::meet(&graph, types::target(&graph, &config)?, group, config.memory.0)?;
+        let processes =
+            Processes::meet(&graph, types::node_type(&graph, types::target(&graph, &config)?), group, config.memory.0)?;
         let data = TrainingData::open(graph, &config, &processes)?;
         let config = ResolvedConfig::new(&data.graph, config, None, aggregates, device, folder, &processes)?;
         Self::of_processes(config, data, processes, method, warnings)

@@ -85,9 +85,13 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             let expected = outputs_of(&model, &minibatch, &degrees, &*features);
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::from_members(NODES, wanted.iter().copied());
-            let needed =
-                Needed::compute(&NeededGraph::untyped(&chunks, set.universe(), options.layers), set, &options, &Silent)
-                    .unwrap();
+            let needed = Needed::compute(
+                &NeededGraph::untyped(&chunks, set.universe(), options.layers),
+                vec![set],
+                &options,
+                &Silent,
+            )
+            .unwrap();
             let needed = needed.expect("there is no limit");
             let mut first = None;
             for budget in BUDGETS {
@@ -161,7 +165,7 @@ fn runs_take_edge_data_tell_it_and_resume_with_it() {
         let other = crate::stores::store(&folder.path().join(format!("without {model}")), DENSE);
         let run = folder.path().join(format!("{model} exact 1 used"));
         let trained = Trained::open(&run, Device::Cpu).unwrap();
-        let error = trained.check_store(&other).unwrap_err().to_string();
+        let error = trained.check_graph(&other).unwrap_err().to_string();
         assert!(error.contains("edge data that the store lacks"), "{error}");
     }
 }

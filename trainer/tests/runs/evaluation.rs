@@ -111,7 +111,11 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     first_inputs,
                     ..inference(&store, &chunks, &*features, first_hop, budget, folder.path())
                 };
-                let whole = logits(&inference(BUDGETS[0], None), &model, &Needed::all(&store, layers));
+                let whole = logits(
+                    &inference(BUDGETS[0], None),
+                    &model,
+                    &Needed::all(&NeededGraph::untyped(&chunks, NODES, layers)),
+                );
                 let expected: Vec<f32> = wanted
                     .iter()
                     .flat_map(|node| &whole[node.0 as usize * CLASSES as usize..][..CLASSES as usize])
@@ -121,7 +125,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 let options = needed_options(layers, first_hop.is_some(), f64::INFINITY);
                 let needed = Needed::compute(
                     &NeededGraph::untyped(&chunks, set.universe(), options.layers),
-                    set,
+                    vec![set],
                     &options,
                     &Silent,
                 )
@@ -188,7 +192,7 @@ fn logits_of_many_classes_come_in_pieces_of_16_mib() {
             first_inputs: Some(&first_inputs),
             ..inference(&store, &chunks, &*features, Some(&means), BUDGETS[0], folder.path())
         };
-        let needed = Needed::all(&store, layers);
+        let needed = Needed::all(&NeededGraph::untyped(&chunks, NODES, layers));
         // The second time, the inputs of the first layer are those that the first time left.
         for _ in 0..2 {
             let (mut nodes, mut largest) = (0, 0);
@@ -217,7 +221,7 @@ fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) 
     let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
     let model = Model::new(options, 3, Device::Cpu).unwrap();
     let inference = inference(&store, &chunks, &*features, Some(&means), BUDGETS[2], scratch);
-    let needed = Needed::all(&store, 2);
+    let needed = Needed::all(&NeededGraph::untyped(&chunks, NODES, 2));
     check(&|progress| inference.run_needed(&model, &needed, progress, &mut |_, _| Ok(())));
 }
 
@@ -335,9 +339,13 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
 
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::from_members(NODES, wanted.iter().copied());
-            let needed =
-                Needed::compute(&NeededGraph::untyped(&chunks, set.universe(), options.layers), set, &options, &Silent)
-                    .unwrap();
+            let needed = Needed::compute(
+                &NeededGraph::untyped(&chunks, set.universe(), options.layers),
+                vec![set],
+                &options,
+                &Silent,
+            )
+            .unwrap();
             let needed = needed.expect("there is no limit");
             assert!(needed.is_sampled());
             for budget in BUDGETS {
@@ -362,7 +370,7 @@ fn work_beyond_a_limit_is_not_looked_for() {
         let set = NodeSet::from_members(NODES, [NodeId(3)]);
         Needed::compute(
             &NeededGraph::untyped(&chunks, set.universe(), 2),
-            set,
+            vec![set],
             &needed_options(2, false, work_max),
             &Silent,
         )

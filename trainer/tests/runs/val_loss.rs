@@ -16,7 +16,7 @@ use grappa_sampling::NodeSet;
 use grappa_storage::{MappedLabels, Store};
 use grappa_trainer::{
     nn::Loss,
-    train::trained_model::{InferenceRequest, Output, Trained},
+    train::trained_model::{InferenceRequest, Output, RequestedNodes, Trained},
 };
 use tch::{Device, Kind, Tensor};
 
@@ -32,7 +32,7 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
     let trained = Trained::open(run, Device::Cpu).unwrap();
     let nodes: Vec<NodeId> = store.split("val").unwrap().unwrap().iter().map(NodeId).collect();
     let request = InferenceRequest {
-        nodes: NodeSet::from_members(store.manifest().nodes, nodes.iter().copied()),
+        nodes: RequestedNodes::Nodes(NodeSet::from_members(store.manifest().nodes, nodes.iter().copied())),
         output: Output::Logits,
     };
     let budget = Budget::new(64 << 20, 2);

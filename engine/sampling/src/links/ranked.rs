@@ -29,6 +29,8 @@ pub struct RankCandidates {
     pub count: Option<u32>,
     /// The nodes that they are drawn from: uniform, or by degree. Or a list: all its pairs of the source, whatever their number.
     pub nodes: Candidates,
+    /// Whether sources and destinations have the same node type. A node is then no candidate of its own.
+    pub joins_one_type: bool,
     /// The nodes that uniform candidates are among, and those that are not drawn; none for all nodes.
     pub destinations: Option<Arc<NodeSet>>,
     /// The seed.
@@ -38,12 +40,12 @@ pub struct RankCandidates {
 /// The candidates of an edge. Fewer than wanted if the source has edges to all other nodes, or to nearly all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranked {
-    /// Nodes without an edge from the source of the edge, and not the source.
+    /// Nodes without an edge from the source of the edge, and not the source itself.
     pub filtered: Vec<NodeId>,
     /// Nodes other than the destination of the edge; true edges are not excluded.
     pub raw: Vec<NodeId>,
-    /// A pair without an edge, both ends drawn; uniform if candidates are listed. With destinations, of the source of the edge and one of
-    /// them. None if there is none, and in all parts but the first.
+    /// A pair without an edge, both ends drawn; uniform if candidates are listed. With destinations, or if these have another type than
+    /// sources, of the source of the edge and a destination. None if there is none, and in all parts but the first.
     pub pair: Option<(NodeId, NodeId)>,
 }
 
@@ -94,6 +96,7 @@ impl RankCandidates {
         part: Range<u64>,
     ) -> Result<Ranked> {
         let is_first = part.start == 0;
+        let is_itself = |source: NodeId, node: NodeId| self.joins_one_type && node == source;
         // Of this size, because evaluations keep them.
         let slots = (part.end - part.start) as usize;
         let [mut filtered, mut raw] = [Vec::with_capacity(slots), Vec::with_capacity(slots)];
@@ -103,7 +106,7 @@ impl RankCandidates {
             let mut known_ones = Vec::new();
             let listed = &listed.pairs_of_source(source)[part.start as usize..part.end as usize];
             for &(_, node) in listed.iter().filter(|pair| pair.1 != destination) {
-                match node == source || known.contains(store, source, node)? {
+                match is_itself(source, node) || known.contains(store, source, node)? {
                     true => known_ones.push(node),
                     false => filtered.push(node),
                 }
@@ -114,7 +117,7 @@ impl RankCandidates {
             for slot in part {
                 raw.extend(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?.map(|pair| pair[1]));
                 let found = self.first(store, number, slot, |&[_, node]| {
-                    Ok(node != destination && node != source && !known.contains(store, source, node)?)
+                    Ok(node != destination && !is_itself(source, node) && !known.contains(store, source, node)?)
                 })?;
                 filtered.extend(found.map(|pair| pair[1]));
                 // The others would take as many draws to find as little.
@@ -123,11 +126,12 @@ impl RankCandidates {
                 }
             }
         }
-        let source_of = |drawn: NodeId| if self.destinations.is_some() { source } else { drawn };
+        let has_own_source = self.destinations.is_some() || !self.joins_one_type;
+        let source_of = |drawn: NodeId| if has_own_source { source } else { drawn };
         let pair = match is_first {
             true => self.first(store, number, count, |&[from, to]| {
                 let from = source_of(from);
-                Ok(from != to && !known.contains(store, from, to)?)
+                Ok(!is_itself(from, to) && !known.contains(store, from, to)?)
             })?,
             false => None,
         };
@@ -139,7 +143,7 @@ impl RankCandidates {
         Error::conflict(
             format!(
                 "the list of candidates has no node without an edge from {}, so its edges cannot be ranked",
-                store.ids().name(source)
+                store.source_ids().name(source)
             ),
             "list a candidate without an edge for the source of each edge that is held out, or rank edges among 100 drawn candidates",
         )

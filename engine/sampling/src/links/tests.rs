@@ -409,7 +409,8 @@ fn with_destinations_positives_negatives_and_candidates_end_at_them() {
     }
     let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
     for nodes in [Candidates::Uniform, by_degree] {
-        let candidates = RankCandidates { count: Some(30), nodes, destinations: Some(among.clone()), seed: 8 };
+        let candidates =
+            RankCandidates { joins_one_type: true, count: Some(30), nodes, destinations: Some(among.clone()), seed: 8 };
         let edge = positives.edges()[5];
         let Ranked { filtered, raw, pair } = candidates.draw(&fixture.store, &known, 5, edge).unwrap();
         assert!(filtered.iter().chain(&raw).all(|&node| among.contains(node)));

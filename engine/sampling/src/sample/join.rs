@@ -150,8 +150,8 @@ impl Minibatch {
                         Join::Apart => out.nodes.extend_from_slice(nodes),
                     }
                 }
-                // Parts of links may share seeds: the source of an edge is in any partition.
-                let may_share = minibatches().any(|part| !part.links.positives.is_empty());
+                // Parts of links may share seeds: the source of an edge is in any partition. The pairs are those of one of the types.
+                let may_share = parts.iter().copied().flatten().any(|part| !part.links.positives.is_empty());
                 assert!(level > 0 || may_share || out.nodes.len() == out.seeds, "parts with the same seed");
             }
         }

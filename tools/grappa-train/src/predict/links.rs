@@ -12,10 +12,11 @@ use grappa_engine::{
     node_list::read_nodes,
     pair_list::read_pairs,
     sample::NodeSet,
+    store::Relation,
 };
 use grappa_trainer::{
     predict::{LinkRequest, PredictedLinks, predict_links},
-    train::trained_model::Trained,
+    train::trained_model::{PredictedGraph, Trained},
 };
 use serde::Serialize;
 
@@ -62,15 +63,16 @@ pub fn predict(
     options: &args::PredictArgs,
     out: &Path,
     trained: &Trained,
-    store: &Store,
+    on: PredictedGraph<'_>,
     budget: Budget,
     progress: &dyn Progress,
 ) -> anyhow::Result<PredictedLinks> {
     let links = &options.links;
-    let pairs = links.pairs.as_ref().map(|path| read_pairs(store, path)).transpose()?;
-    let sources = links.sources.as_ref().map(|path| read_nodes(store, path)).transpose()?;
+    let Relation { sources: from, edges, destinations: to } = on.links;
+    let pairs = links.pairs.as_ref().map(|path| read_pairs(edges, path)).transpose()?;
+    let sources = links.sources.as_ref().map(|path| read_nodes(from, path)).transpose()?;
     let among = match &links.among {
-        Some(path) => Some(NodeSet::from_members(store.manifest().nodes, nodes_among(store, path)?)),
+        Some(path) => Some(NodeSet::from_members(to.manifest().nodes, nodes_among(to, path)?)),
         None => None,
     };
     let request = match (&pairs, &sources, links.top_k) {
@@ -82,7 +84,7 @@ pub fn predict(
     if out.as_os_str() == "-" {
         let mut stdout = grappa_console::stdout();
         let place = (TableOut::Stream(&mut stdout, TableFormat::Csv), options.run.as_path());
-        let predicted = predict_links(trained, store, place, request, budget, progress)?;
+        let predicted = predict_links(trained, on, place, request, budget, progress)?;
         stdout.flush().context("cannot write to stdout")?;
         return Ok(predicted);
     }
@@ -95,7 +97,7 @@ pub fn predict(
     let destination = Destination { path: out, replaces: options.force };
     destination.check()?;
     let place = (TableOut::File(destination), durable::parent(out));
-    Ok(predict_links(trained, store, place, request, budget, progress)?)
+    Ok(predict_links(trained, on, place, request, budget, progress)?)
 }
 
 /// The nodes of --among.

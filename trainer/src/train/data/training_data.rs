@@ -4,8 +4,8 @@ use std::{borrow::Cow, sync::Arc};
 
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
-    config::{self, Compress, TaskChoice, TrainConfig},
-    model::{EdgeInput, ModelGraph, ModelOptions, Task},
+    config::{self, Compress, TrainConfig},
+    model::{EdgeInput, ModelGraph, ModelOptions, ModelTarget, Task},
 };
 use grappa_sampling::{GraphShape, view::shape_of};
 use grappa_storage::{Graph, MappedChunks, Store};
@@ -28,7 +28,7 @@ pub(crate) struct TrainingData {
     pub shape: GraphShape,
     /// Its types and relations, for a model with weights for each relation.
     model_graph: Option<ModelGraph>,
-    /// The number of the node type that the model learns.
+    /// The number of the node type that the model learns, or of the destinations of links.
     pub target: usize,
     /// That type. Of a graph without types, it is the whole store.
     pub store: Arc<Store>,
@@ -47,11 +47,12 @@ impl TrainingData {
     /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
     pub fn open(graph: Graph, config: &TrainConfig, processes: &Processes) -> Result<Self> {
         types::check(&graph, config)?;
-        let target = types::target(&graph, config)?;
+        let model_target = types::target(&graph, config)?;
+        let target = types::node_type(&graph, model_target);
         let store = graph.node_types()[target].clone();
-        let truth = match config.task {
-            TaskChoice::Link => Truth::Links(LinkData::open(&store, config)?),
-            _ => Truth::Labels(NodeLabels::new(&store)?),
+        let truth = match model_target {
+            ModelTarget::Relation(number) => Truth::Links(LinkData::open(&graph, number, config)?),
+            ModelTarget::Type(_) => Truth::Labels(NodeLabels::new(&store)?),
         };
         types::check_features(&graph)?;
         if let Truth::Labels(labels) = &truth {
@@ -72,7 +73,7 @@ impl TrainingData {
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
             shape: shape_of(&graph),
-            model_graph: config.model.is_relational().then(|| types::model_graph(&graph, target)).transpose()?,
+            model_graph: config.model.is_relational().then(|| types::model_graph(&graph, model_target)).transpose()?,
             graph,
             target,
             store,

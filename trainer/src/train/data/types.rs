@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use grappa_formats::{graph::NODE, schema::Schema};
+use grappa_formats::{
+    graph::{EDGE, NODE},
+    schema::Schema,
+};
 use grappa_run::{
     config::{HaloMode, TaskChoice, TrainConfig},
-    model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation},
+    model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation, ModelTarget},
     schema::Match,
 };
 use grappa_storage::{Graph, Store, no_features};
@@ -25,7 +28,6 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
         return Ok(());
     }
     let lacking = [
-        (config.task == TaskChoice::Link, "--task link"),
         (config.trains_full_graph(), "--method"),
         (config.halo == HaloMode::History, "--halo history"),
         (config.jumping_knowledge != JumpingKnowledge::None, "--jumping-knowledge"),
@@ -40,8 +42,61 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
     }
 }
 
-/// The number of the node type that a run learns: that of `--target`, or the only one with labels.
-pub(crate) fn target(graph: &Graph, config: &TrainConfig) -> Result<usize> {
+/// What a run learns: the node type or the relation of `--target`, or the only one with labels or with edges that are held out.
+pub(crate) fn target(graph: &Graph, config: &TrainConfig) -> Result<ModelTarget> {
+    match config.task {
+        TaskChoice::Link => target_relation(graph, config.target.as_deref()).map(ModelTarget::Relation),
+        _ => target_type(graph, config.target.as_deref()).map(ModelTarget::Type),
+    }
+}
+
+/// The type of the nodes that a run learns, or of the destinations of the edges.
+pub(crate) fn node_type(graph: &Graph, target: ModelTarget) -> usize {
+    match target {
+        ModelTarget::Type(number) => number,
+        ModelTarget::Relation(number) => graph.manifest().relations[number].destination as usize,
+    }
+}
+
+fn target_relation(graph: &Graph, name: Option<&str>) -> Result<usize> {
+    let path = graph.path().display();
+    let relations = 0..graph.relations().len();
+    let name_of = |number| graph.manifest().relation_name(number);
+    let names = |numbers: &mut dyn Iterator<Item = usize>| numbers.map(name_of).collect::<Vec<_>>().join(", ");
+    if let Some(name) = name {
+        let found = relations.clone().find(|&number| name_of(number) == name);
+        let problem = match graph.has_types() {
+            false => format!(
+                "the store has no types, so its edges are of the relation {NODE}:{EDGE}:{NODE}: leave out --target"
+            ),
+            true => format!(
+                "there is no relation {name} for --target, which --task link needs as SOURCE:NAME:DESTINATION; there are {}",
+                names(&mut relations.clone())
+            ),
+        };
+        return found.filter(|_| graph.has_types()).ok_or(Error::WrongStore(format!("{path}: {problem}")));
+    }
+    // A relation that is the reverse of another has the same edges.
+    let is_reverse = |number: usize| graph.manifest().relations[number].reverse_of.is_some();
+    let held_out: Vec<usize> = relations
+        .filter(|&number| !graph.relations()[number].manifest().held_out().is_empty() && !is_reverse(number))
+        .collect();
+    match held_out[..] {
+        [only] => Ok(only),
+        // The links say so themselves.
+        [] if !graph.has_types() => Ok(0),
+        [] => Err(Error::NoLabels(format!(
+            "{path}: no relation has edges that are held out, so links cannot be scored; ingest the graph again with --edge-split \
+             SOURCE:NAME:DESTINATION=80/10/10"
+        ))),
+        _ => Err(Error::WrongStore(format!(
+            "{path}: several relations have edges that are held out ({}): name the one to learn with --target",
+            names(&mut held_out.into_iter())
+        ))),
+    }
+}
+
+fn target_type(graph: &Graph, name: Option<&str>) -> Result<usize> {
     let path = graph.path().display();
     let names = |types: &mut dyn Iterator<Item = usize>| -> String {
         let names: Vec<&str> = types.map(|number| graph.manifest().node_types[number].name.as_str()).collect();
@@ -49,10 +104,13 @@ pub(crate) fn target(graph: &Graph, config: &TrainConfig) -> Result<usize> {
     };
     let types = 0..graph.node_types().len();
     let has_labels = |number: usize| graph.node_types()[number].manifest().labels.is_some();
-    if let Some(name) = &config.target {
+    if let Some(name) = name {
         let Some(number) = graph.type_named(name) else {
             let problem = match graph.has_types() {
                 false => format!("the store has no types, so its nodes are of the type {NODE}: leave out --target"),
+                true if name.contains(':') => {
+                    format!("--target {name} is a relation: use --task link, or name a node type")
+                }
                 true => format!("there is no node type {name} for --target; there are {}", names(&mut types.clone())),
             };
             return Err(Error::WrongStore(format!("{path}: {problem}")));
@@ -99,8 +157,8 @@ pub(crate) fn check_features(graph: &Graph) -> Result<()> {
     }
 }
 
-/// The types and relations of a graph for a model of the nodes of type `target`.
-pub(crate) fn model_graph(graph: &Graph, target: usize) -> Result<ModelGraph> {
+/// The types and relations of a graph for a model of `target`.
+pub(crate) fn model_graph(graph: &Graph, target: ModelTarget) -> Result<ModelGraph> {
     let manifest = graph.manifest();
     let node_types = manifest.node_types.iter().zip(graph.node_types()).map(|(entry, store)| {
         Ok(ModelNodeType {

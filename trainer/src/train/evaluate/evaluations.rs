@@ -272,7 +272,7 @@ fn scores<'a>(
     let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true, on.target_scale().as_ref());
     let mut take = scores.receiver(scored.needed.results(), labels);
     let room = Room { inference: room.inference.saturating_sub(scored.first_inputs.bytes()), ..room };
-    on.infer(room, &scored.needed, &scored.first_inputs, &mut take)?;
+    on.infer(room, &scored.needed, Some(&scored.first_inputs), &mut take)?;
     drop(take);
     Ok(scores)
 }

@@ -13,10 +13,12 @@ use grappa_run::{
 use grappa_sampling::{NodeSet, policy::EMBEDDINGS};
 
 use super::evaluations::Evaluation;
-use crate::train::{inference::needed::Needed, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values};
+use crate::train::{
+    data::training_data::TrainingData, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values,
+};
 use crate::{
     Result,
-    links::{LinkEmbeddings, RankedEdges},
+    links::{EndRows, LinkEmbeddings, RankedEdges},
 };
 
 /// The edges of a part, which are ranked by pieces.
@@ -31,13 +33,18 @@ const HELD_OUT: MemoryShare = MemoryShare::one(
 pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
     let embedded = embed(on);
     let (rows, memory) = on.processes.agree(embedded, on.progress)?;
-    let all = NodeSet::all(on.data.store.manifest().nodes);
-    let destinations = on.data.links().and_then(LinkData::destinations).unwrap_or(&all);
+    let links = on.data.links().expect("links are scored");
+    let nodes = end_nodes(on.data, links).map(NodeSet::all);
+    let [sources, targets] = match links.joins_one_type {
+        true => EndRows::one_type(&nodes[1]),
+        false => EndRows::two_types([&nodes[0], &nodes[1]]),
+    };
     let embeddings = LinkEmbeddings {
         decoder: on.learner.model.decoder().expect("a model of links has a decoder"),
         rows: &rows,
-        nodes: &all,
-        destinations,
+        sources,
+        targets,
+        destinations: links.destinations().unwrap_or(&nodes[1]),
         memory,
         threads: on.config.threads(),
         device: on.config.device,
@@ -54,21 +61,25 @@ pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
     Ok(val.map(|val| Evaluation { val, test, method: Evaluate::Exact }))
 }
 
-/// The embeddings of all nodes, and the bytes of memory that are left to compute with them.
+/// The numbers of nodes of the types of sources and of destinations.
+fn end_nodes(data: &TrainingData, links: &LinkData) -> [u64; 2] {
+    let relation = data.graph.relation(links.task.relation.number);
+    [relation.sources, relation.destinations].map(|store| store.manifest().nodes)
+}
+
+/// The embeddings of all nodes that may be ends, and the bytes of memory that are left to compute with them.
 fn embed(on: &mut ModelOnGraph<'_>) -> Result<(StateRows, u64)> {
-    let listed = on.data.links().map_or(0, LinkData::candidate_bytes);
+    let links = on.data.links().expect("links are scored");
+    let (listed, [sources, targets]) = (links.candidate_bytes(), end_nodes(on.data, links));
+    let nodes = if links.joins_one_type { targets } else { sources + targets };
     let mut room = on.make_room(listed, false)?;
-    let store = &on.data.store;
-    let (nodes, width) = (store.manifest().nodes, on.learner.model.options().outputs);
+    let width = on.learner.model.options().outputs;
     let share = EMBEDDINGS.bytes(room.inference);
     let mut left = share;
     let mut rows = StateRows::create(&on.config.folder, nodes, width, FeatureDtype::F32, &mut left)?;
     room.inference -= share - left;
-    let needed = Needed::all(store, on.config.layers);
-    on.with_inference(room, |inference, model| {
-        inference.run_needed(model, &needed, on.progress, &mut |positions, embeddings| {
-            Ok(rows.write(positions.start, &host_values(embeddings))?)
-        })
+    on.infer(room, &on.needed_by_all(), None, &mut |positions, embeddings| {
+        Ok(rows.write(positions.start, &host_values(embeddings))?)
     })?;
     Ok((rows, room.inference))
 }
@@ -97,7 +108,7 @@ fn scores(
     embeddings: &LinkEmbeddings<'_>,
     part: EdgePart,
 ) -> Result<LinkScores> {
-    let (store, progress) = (&on.data.store, on.progress);
+    let (store, progress) = (&links.task.store, on.progress);
     let edges = links.held_out(part, HELD_OUT.bytes(embeddings.memory), progress)?;
     let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
     let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);

@@ -141,7 +141,7 @@ impl HistoricalNodes {
             threads,
         };
         let graph = NeededGraph::untyped(chunks, chunks.map().nodes(), options.layers);
-        Needed::compute(&graph, wanted, &options, progress)
+        Needed::compute(&graph, vec![wanted], &options, progress)
     }
 
     /// The sets of nodes, from the one of the first layer to the one of the last.

@@ -6,7 +6,7 @@ use grappa_formats::random;
 use grappa_io::progress::Progress;
 use grappa_run::model::ModelOptions;
 use grappa_sampling::{GraphShape, InNeighbors, NeighborSample, NodeSet, policy::STATE_WORK};
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::MappedChunks;
 
 use crate::Result;
 
@@ -18,8 +18,8 @@ use crate::Result;
 pub struct Needed {
     /// At index l: the nodes of each type whose states layer l takes. Last: the nodes whose results are wanted.
     sets: Vec<Vec<Arc<NodeSet>>>,
-    /// The type whose results are wanted.
-    target: usize,
+    /// The types whose results are wanted.
+    output_types: Vec<usize>,
     /// The edges that each layer aggregates.
     edges: Vec<u64>,
     /// The in-neighbors that each layer aggregates; empty if all layers aggregate all.
@@ -37,8 +37,8 @@ pub struct NeededGraph<'a> {
     pub sources: Vec<usize>,
     /// For each layer, the relations that it aggregates for each type ([`ModelOptions::relations_of_layers`]).
     pub layers: Vec<Vec<Option<Vec<usize>>>>,
-    /// The type whose results are wanted.
-    pub target: usize,
+    /// The types whose results are wanted.
+    pub output_types: Vec<usize>,
 }
 
 impl<'a> NeededGraph<'a> {
@@ -49,7 +49,7 @@ impl<'a> NeededGraph<'a> {
             lists: vec![chunks],
             sources: vec![0],
             layers: vec![vec![Some(vec![0])]; layers],
-            target: 0,
+            output_types: vec![0],
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> NeededGraph<'a> {
             lists: lists.iter().map(|lists| &**lists).collect(),
             sources: shape.relations.iter().map(|relation| relation.source).collect(),
             layers: model.relations_of_layers(),
-            target: model.graph().target,
+            output_types: model.graph().output_types(),
         }
     }
 }
@@ -102,28 +102,46 @@ pub struct NeededOptions<'a> {
 }
 
 impl Needed {
-    /// All nodes at each of `layers` layers.
-    pub fn all(store: &Store, layers: usize) -> Self {
-        let all = Arc::new(NodeSet::all(store.manifest().nodes));
-        let edges = vec![store.manifest().edges; layers];
-        Self { sets: vec![vec![all]; layers + 1], target: 0, edges, samples: Vec::new() }
+    /// All nodes of each type that the results of the output types depend on, without a look at the edges.
+    pub fn all(graph: &NeededGraph<'_>) -> Self {
+        let [everyone, nobody] = [NodeSet::all as fn(u64) -> NodeSet, |nodes| NodeSet::from_members(nodes, [])]
+            .map(|set| graph.nodes.iter().map(|&nodes| Arc::new(set(nodes))).collect::<Vec<_>>());
+        let mut last = nobody;
+        graph.output_types.iter().for_each(|&node_type| last[node_type] = everyone[node_type].clone());
+        let mut sets = vec![last];
+        let mut edges = Vec::new();
+        for relations in graph.layers.iter().rev() {
+            let mut inputs = sets.last().expect("there is one").clone();
+            let aggregated = || relations.iter().flatten().flatten();
+            for &relation in aggregated() {
+                let source = graph.sources[relation];
+                inputs[source] = everyone[source].clone();
+            }
+            edges.push(aggregated().map(|&relation| graph.lists[relation].edges()).sum());
+            sets.push(inputs);
+        }
+        sets.reverse();
+        edges.reverse();
+        Self { sets, output_types: graph.output_types.clone(), edges, samples: Vec::new() }
     }
 
-    /// Finds the nodes that the states of the nodes `results` depend on. None if that is more work than [`NeededOptions::work_max`]: the search
+    /// Finds the nodes that the states of the nodes `results` of each output type depend on. None if that is more work than [`NeededOptions::work_max`]: the search
     /// then ends early.
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn compute(
         graph: &NeededGraph<'_>,
-        results: NodeSet,
+        results: Vec<NodeSet>,
         options: &NeededOptions<'_>,
         progress: &dyn Progress,
     ) -> Result<Option<Self>> {
         let threads = options.threads;
         let nothing = |&nodes: &u64| Arc::new(NodeSet::from_members(nodes, []));
         let mut last: Vec<Arc<NodeSet>> = graph.nodes.iter().map(nothing).collect();
-        last[graph.target] = Arc::new(results);
+        for (&node_type, results) in graph.output_types.iter().zip(results) {
+            last[node_type] = Arc::new(results);
+        }
         let mut sets = vec![last];
         let mut edges = Vec::new();
         let mut work = 0.0;
@@ -156,14 +174,15 @@ impl Needed {
             }
             // Layer `layer - 1` makes these states.
             if !is_known && let Some(also) = layer.checked_sub(2).and_then(|at| options.also.get(at)) {
-                inputs[graph.target] = Arc::new(inputs[graph.target].union(also));
+                let own = graph.output_types[0];
+                inputs[own] = Arc::new(inputs[own].union(also));
             }
             sets.push(inputs);
             edges.push(aggregated.iter().map(|(.., edges)| edges).sum());
         }
         sets.reverse();
         edges.reverse();
-        Ok(Some(Self { sets, target: graph.target, edges, samples: options.samples.to_vec() }))
+        Ok(Some(Self { sets, output_types: graph.output_types.clone(), edges, samples: options.samples.to_vec() }))
     }
 
     /// Whether some layers aggregate samples of in-neighbors.
@@ -181,7 +200,7 @@ impl Needed {
     /// # Panics
     /// If there is no such layer.
     pub fn inputs(&self, layer: usize) -> &NodeSet {
-        self.inputs_of(layer, self.target)
+        self.inputs_of(layer, self.output_types[0])
     }
 
     /// The nodes of a graph without types whose states a layer makes.
@@ -189,7 +208,7 @@ impl Needed {
     /// # Panics
     /// If there is no such layer.
     pub fn outputs(&self, layer: usize) -> &NodeSet {
-        self.inputs_of(layer + 1, self.target)
+        self.inputs_of(layer + 1, self.output_types[0])
     }
 
     /// The nodes of a type whose states a layer takes. Those that it makes are the inputs of the next one.
@@ -200,9 +219,20 @@ impl Needed {
         &self.sets[layer][node_type]
     }
 
-    /// The nodes whose results are wanted.
+    /// The nodes whose results are wanted, of the first output type.
     pub fn results(&self) -> &NodeSet {
         self.outputs(self.layers() - 1)
+    }
+
+    /// The position of the first result of each output type among all results, which are in the order of output types.
+    pub(super) fn first_results(&self) -> Vec<(usize, u64)> {
+        let mut first = 0;
+        let starts = self.output_types.iter().map(|&node_type| {
+            let count = self.inputs_of(self.layers(), node_type).len();
+            first += count;
+            (node_type, first - count)
+        });
+        starts.collect()
     }
 
     /// Number of layers.

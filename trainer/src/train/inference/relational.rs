@@ -78,7 +78,8 @@ struct Pass<'a> {
 }
 
 impl RelationalInference<'_> {
-    /// Passes the results of the wanted nodes to `on_rows`, range after range: their states after the layers that `needed` is for.
+    /// Passes the results of the wanted nodes to `on_rows`, range after range: their states after the layers that `needed` is for. Results
+    /// of several types follow each other, in the order of the model's output types.
     ///
     /// # Errors
     /// If files cannot be read, scratch files cannot be written, or memory is too small. Also the errors of `on_rows`.
@@ -89,7 +90,6 @@ impl RelationalInference<'_> {
         let first_hop = self.first_hop.as_ref().map(|_| self.first_hop_rows()).transpose()?;
         let types = 0..stores.len();
         let mut states: Vec<Option<StateRows>> = types.clone().map(|_| None).collect();
-        let target = model.options().graph().target;
         if !model.takes_features() {
             for node_type in types.clone() {
                 let nodes = needed.inputs_of(0, node_type);
@@ -121,8 +121,11 @@ impl RelationalInference<'_> {
                 let known = first_hop.as_deref().filter(|_| layer == 0);
                 let reduced = pass.reduced(&inputs, known, &states)?;
                 if is_last {
-                    assert_eq!(node_type, target, "the last layer makes outputs");
-                    pass.update(&reduced, model.width_after(layer), on_rows)?;
+                    let firsts = needed.first_results();
+                    let (_, first) = *firsts.iter().find(|(number, _)| *number == node_type).expect("an output type");
+                    pass.update(&reduced, model.width_after(layer), &mut |positions, new| {
+                        on_rows(first + positions.start..first + positions.end, new)
+                    })?;
                 } else {
                     let width = model.width_after(layer);
                     let mut rows = self.space(outputs.len(), width, states.iter().chain(&made))?;

@@ -7,7 +7,7 @@ use super::{
     historical::{HistoricalNodes, HistoricalRows},
     keeper::Keeper,
     layers::{Layers, Results},
-    needed::Needed,
+    needed::{Needed, NeededGraph},
     task::{Inference, OnRows},
 };
 use crate::train::data::degrees::Degrees;
@@ -19,7 +19,8 @@ impl Inference<'_> {
     /// # Errors
     /// If files cannot be read, scratch files cannot be written, or memory is too small. Also the errors of `on_logits`.
     pub fn run(&self, model: &Model, progress: &dyn Progress, on_logits: &mut OnRows<'_>) -> Result<()> {
-        let needed = Needed::all(self.store, model.options().layers);
+        let nodes = self.store.manifest().nodes;
+        let needed = Needed::all(&NeededGraph::untyped(self.chunks, nodes, model.options().layers));
         self.run_needed(model, &needed, progress, on_logits)
     }
 

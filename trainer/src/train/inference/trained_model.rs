@@ -1,7 +1,9 @@
 //! The trained model of a run, for predictions and export.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
+    ptr,
     sync::Arc,
 };
 
@@ -17,12 +19,12 @@ use grappa_run::{
     class_names,
     config::{FirstHop, Monitor},
     folder,
-    model::Task,
+    model::{ModelOptions, ModelTarget, Task},
     schema::{self, Match},
     scores::{TargetLoss, TargetScale},
 };
 use grappa_sampling::{NodeSet, view::shape_of};
-use grappa_storage::{Graph, MappedChunks, Store};
+use grappa_storage::{Graph, MappedChunks, Relation, Store};
 use tch::Device;
 
 use super::{
@@ -61,18 +63,59 @@ pub enum Output {
     Embeddings,
 }
 
-/// The nodes that a model predicts, and the graph that they are in.
+/// The nodes or links that a model predicts, and the graph that they are in.
 #[derive(Debug, Clone, Copy)]
 pub struct PredictedGraph<'a> {
-    /// The store of the nodes: all of a graph without types.
+    /// The store of the nodes, or of the destinations of links: all of a graph without types.
     pub nodes: &'a Store,
+    /// The relation of the links, if the model predicts links.
+    pub links: Relation<'a>,
     /// The graph, for a model with weights for each relation.
     pub(crate) graph: Option<&'a Graph>,
 }
 
 impl<'a> From<&'a Store> for PredictedGraph<'a> {
     fn from(store: &'a Store) -> Self {
-        Self { nodes: store, graph: None }
+        Self { nodes: store, links: Relation::from(store), graph: None }
+    }
+}
+
+impl<'a> PredictedGraph<'a> {
+    /// The same graph, with the nodes of another type of links. None for the type that it has.
+    ///
+    /// # Errors
+    /// If the model gives nodes of this type no outputs.
+    pub fn of_type(self, name: Option<&str>) -> Result<Self> {
+        let Some(name) = name else { return Ok(self) };
+        let Some(graph) = self.graph else {
+            return Err(Error::Options(format!("type {name}: the graph has no types: leave out --type")));
+        };
+        let ends = [self.nodes, self.links.sources];
+        let types = graph.node_types();
+        let named = |store: &Store| graph.type_named(name).is_some_and(|number| ptr::eq(&*types[number], store));
+        match ends.into_iter().find(|store| named(store)) {
+            Some(nodes) => Ok(Self { nodes, ..self }),
+            None => {
+                let names = ends.iter().filter_map(|end| types.iter().position(|store| ptr::eq(&**store, *end)));
+                let names: BTreeSet<&str> = names.map(|number| &*graph.manifest().node_types[number].name).collect();
+                Err(Error::Options(format!(
+                    "type {name}: the model has outputs of nodes of type {}: use --type with one of these, or leave it out",
+                    names.into_iter().collect::<Vec<_>>().join(" and ")
+                )))
+            }
+        }
+    }
+
+    /// A set of the nodes, as a request needs it of the model's output types.
+    fn set_of_each(&self, model: &ModelOptions, nodes: NodeSet) -> Vec<NodeSet> {
+        let Some(graph) = self.graph else { return vec![nodes] };
+        let mut nodes = Some(nodes);
+        let of_type = |number: usize| {
+            let store = &graph.node_types()[number];
+            let own = nodes.take_if(|_| ptr::eq(&**store, self.nodes));
+            own.unwrap_or_else(|| NodeSet::from_members(store.manifest().nodes, []))
+        };
+        model.graph().output_types().into_iter().map(of_type).collect()
     }
 }
 
@@ -82,11 +125,20 @@ impl<'a> From<&'a Arc<Store>> for PredictedGraph<'a> {
     }
 }
 
+/// The nodes to compute outputs of.
+#[derive(Debug)]
+pub enum RequestedNodes {
+    /// Nodes of the type of [`PredictedGraph::nodes`].
+    Nodes(NodeSet),
+    /// Nodes of each type with outputs, in the order of the model: the ends of links.
+    Ends(Vec<NodeSet>),
+}
+
 /// The results to compute.
 #[derive(Debug)]
 pub struct InferenceRequest {
     /// The nodes.
-    pub nodes: NodeSet,
+    pub nodes: RequestedNodes,
     /// The output for each of them.
     pub output: Output,
 }
@@ -197,25 +249,47 @@ impl Trained {
                 ))),
             };
         };
-        let name = &learned.node_types[learned.target].name;
-        let target = graph.type_named(name).ok_or_else(|| {
-            Error::WrongStore(format!("{path}: the model predicts nodes of type {name}, and the graph has none"))
-        })?;
-        let found = types::model_graph(graph, target)?;
-        match types::difference(learned, &found) {
-            Some(difference) => Err(Error::WrongStore(format!(
+        if let Some(difference) = types::difference(learned, &types::model_graph(graph, learned.target)?) {
+            return Err(Error::WrongStore(format!(
                 "{path}: the graph differs from the one that the model was trained on: {difference}"
-            ))),
-            None => Ok(PredictedGraph { nodes: &graph.node_types()[target], graph: Some(graph) }),
+            )));
         }
+        let nodes: &Store = &graph.node_types()[types::node_type(graph, learned.target)];
+        let links = match learned.target {
+            ModelTarget::Type(_) => Relation::from(nodes),
+            ModelTarget::Relation(number) => graph.relation(number),
+        };
+        Ok(PredictedGraph { nodes, links, graph: Some(graph) })
     }
 
-    /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
+    /// Checks that the model can be applied to a graph. If the nodes have labels, they must be of the same kind.
     ///
     /// # Errors
     /// If numbers of features differ (the message has both), if nodes have no features, if edges lack weights or features that the model
     /// takes, or if the store is a slice that lacks what the model needs.
-    pub fn check_store(&self, store: &Store) -> Result<()> {
+    pub fn check_graph<'a>(&self, on: impl Into<PredictedGraph<'a>>) -> Result<()> {
+        let on = on.into();
+        let store = on.nodes;
+        // The features of all types were compared when the graph was opened for the model.
+        if on.graph.is_none() {
+            self.check_features(store)?;
+        }
+        // Links need no labels.
+        let labels = store.manifest().labels.filter(|_| self.task() != Task::Links);
+        let task = labels.map_or(self.task(), |labels| Task::for_labels(labels.kind));
+        if task != self.task() {
+            return Err(Error::WrongStore(format!(
+                "{}: its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of \
+                 labels, or without labels",
+                store.path().display(),
+                labels_of(task),
+                labels_of(self.task())
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_features(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let path = store.path().display();
         let Some(features) = &manifest.features else {
@@ -236,19 +310,7 @@ impl Trained {
                 schema::remedy(&self.schema)
             )));
         }
-        self.state.check_features(features.dim.into())?;
-        // Links need no labels.
-        let labels = manifest.labels.filter(|_| self.task() != Task::Links);
-        let task = labels.map_or(self.task(), |labels| Task::for_labels(labels.kind));
-        if task != self.task() {
-            return Err(Error::WrongStore(format!(
-                "{path}: its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of \
-                 labels, or without labels",
-                labels_of(task),
-                labels_of(self.task())
-            )));
-        }
-        Ok(())
+        Ok(self.state.check_features(features.dim.into())?)
     }
 
     /// Whether the labels of a store number classes as the model does, as far as is known. If not, there are no scores.
@@ -359,7 +421,7 @@ impl Trained {
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
         let store = on.nodes;
-        self.check_store(store)?;
+        self.check_graph(on)?;
         let layers = match request.output {
             Output::Logits => self.model.options().layers,
             Output::Embeddings => self.model.options().layers - 1,
@@ -369,10 +431,14 @@ impl Trained {
                 "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
             ));
         }
-        check_present(store, &request.nodes)?;
+        let nodes = match request.nodes {
+            RequestedNodes::Nodes(nodes) => on.set_of_each(self.model.options(), nodes),
+            RequestedNodes::Ends(nodes) => nodes,
+        };
         if let Some(graph) = on.graph {
-            return self.infer_by_relation(graph, request.nodes, layers, (budget, scratch), progress, on_rows);
+            return self.infer_by_relation(graph, nodes, layers, (budget, scratch), progress, on_rows);
         }
+        check_present(store, &nodes[0])?;
         let chunks = Arc::new(MappedChunks::open(store)?);
         let features = store_features(store)?;
         let order = match Match::of_features(&self.schema, &store.schema()?) {
@@ -418,7 +484,7 @@ impl Trained {
                 threads: budget.threads,
             };
             let graph = NeededGraph::untyped(&chunks, store.manifest().nodes, self.model.options().layers);
-            let needed = Needed::compute(&graph, request.nodes, &options, progress)?;
+            let needed = Needed::compute(&graph, nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
             inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match request.output {
                 Output::Logits => on_rows(positions, rows),
@@ -434,7 +500,7 @@ impl Trained {
     fn infer_by_relation(
         &self,
         graph: &Graph,
-        nodes: NodeSet,
+        nodes: Vec<NodeSet>,
         layers: usize,
         (budget, scratch): (Budget, &Path),
         progress: &dyn Progress,

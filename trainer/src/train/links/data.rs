@@ -1,8 +1,11 @@
 //! The edges to learn and to score, and what is drawn for them.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
-use grappa_formats::{EdgePart, NodeId, random};
+use grappa_formats::{ChunkId, EdgePart, NodeId, random};
 use grappa_io::{
     ledger::MemoryShare,
     progress::{Progress, Silent},
@@ -20,7 +23,7 @@ use grappa_sampling::{
     },
     policy::EDGE_LIST,
 };
-use grappa_storage::Store;
+use grappa_storage::{Graph, Relation, Store};
 
 use super::lists;
 use crate::train::ranks::Processes;
@@ -42,7 +45,7 @@ const DRAWN_CANDIDATES: MemoryShare = MemoryShare::one(
 /// Bytes of a drawn candidate: as a filtered and as a raw one.
 const CANDIDATE_BYTES: u64 = 2 * size_of::<NodeId>() as u64;
 
-/// The edges of a store as link prediction uses them.
+/// The edges of a relation as link prediction uses them.
 pub struct LinkData {
     /// What is drawn for each minibatch.
     pub task: Arc<LinkTask>,
@@ -50,6 +53,10 @@ pub struct LinkData {
     pub edges: [u64; 3],
     /// The nodes that edges are ranked among.
     pub candidates: RankCandidates,
+    /// Whether sources and destinations have the same node type.
+    pub joins_one_type: bool,
+    /// The chunks of destinations among the chunks of all types.
+    chunks: Range<u32>,
     among: RankAmong,
     /// The drawn candidates of the edges that this rank ranks, by part. Empty before the first evaluation, or if memory is too small.
     drawn: [OnceLock<Vec<DrawnPart>>; 3],
@@ -68,10 +75,16 @@ pub struct LinkData {
 }
 
 impl LinkData {
-    /// Checks that the store has edges to learn and to score.
-    pub fn open(store: &Arc<Store>, config: &TrainConfig) -> Result<Self> {
+    /// Checks that the relation of this number has edges to learn and to score.
+    pub fn open(graph: &Graph, number: usize, config: &TrainConfig) -> Result<Self> {
+        let (relation, store) = (graph.relation(number), &graph.relations()[number]);
         let held_out = store.manifest().held_out();
-        let path = store.path().display();
+        let path = graph.path().display();
+        // A value of --edge-split is for a relation, if there are several.
+        let split = match graph.has_types() {
+            true => format!("--edge-split {}=80/10/10", graph.manifest().relation_name(number)),
+            false => "--edge-split 80/10/10".to_owned(),
+        };
         if !store.manifest().is_whole() {
             return Err(Error::WrongStore(format!(
                 "{path}: the store is a slice of its graph, and --task link scores edges between all nodes: give each host the whole store"
@@ -79,18 +92,18 @@ impl LinkData {
         }
         if held_out.is_empty() {
             return Err(Error::NoLabels(format!(
-                "{path}: no edges are held out, so links cannot be scored; ingest the graph again with --edge-split 80/10/10"
+                "{path}: no edges are held out, so links cannot be scored; ingest the graph again with {split}"
             )));
         }
         let edges = EdgePart::ALL.map(|part| match part == EdgePart::Graph || held_out.contains(&part) {
             true => store.part_edges(part),
             false => Ok(0),
         });
-        let [graph, val, test] = edges;
-        let all = [graph?, val?, test?];
+        let [learned, val, test] = edges;
+        let all = [learned?, val?, test?];
         let pairs_memory = LISTED_PAIRS.bytes(config.memory.0);
         let destinations = match &config.among {
-            Some(path) => Some(Arc::new(lists::destinations(store, path, pairs_memory)?)),
+            Some(path) => Some(Arc::new(lists::destinations(relation.destinations, path, pairs_memory)?)),
             None => None,
         };
         let edges = match &destinations {
@@ -112,7 +125,7 @@ impl LinkData {
         if edges[0] == 0 || edges[1..] == [0, 0] {
             return Err(Error::NoLabels(format!(
                 "{path}: the edges are split into {} to learn, {} for validation and {} for test; ingest the graph again with another \
-                 --edge-split, such as 80/10/10",
+                 split, such as {split}",
                 count(edges[0]),
                 count(edges[1]),
                 count(edges[2])
@@ -120,14 +133,14 @@ impl LinkData {
         }
         let negatives = config.negatives();
         let hard = match &config.negatives_from {
-            Some(path) => Some(Arc::new(lists::hard_negatives(store, path, pairs_memory)?)),
+            Some(path) => Some(Arc::new(lists::hard_negatives(relation, path, pairs_memory)?)),
             None => None,
         };
-        let candidates = rank_candidates(store, &config.candidates, destinations.clone(), pairs_memory)?;
+        let candidates = rank_candidates(relation, &config.candidates, destinations.clone(), pairs_memory)?;
         let listed = destinations.as_ref().map(|destinations| destinations.len());
         let task = LinkTask {
             store: store.clone(),
-            relation: LinkRelation::default(),
+            relation: LinkRelation { number, reverse: graph.reverse_of(number) },
             negatives: match config.negative_sampling {
                 NegativeSampling::Uniform | NegativeSampling::Degree => Negatives::Destinations(negatives),
                 NegativeSampling::Shared | NegativeSampling::InBatch => Negatives::Shared(negatives),
@@ -158,6 +171,8 @@ impl LinkData {
             drawn: Default::default(),
             drawn_bytes: if drawn_bytes <= DRAWN_CANDIDATES.bytes(config.memory.0) { drawn_bytes } else { 0 },
             candidates,
+            joins_one_type: relation.joins_one_type(),
+            chunks: graph.positions().chunks_of(graph.manifest().relations[number].destination as usize),
             among: config.candidates.clone(),
             ranks_destinations: config.ranks_destinations(),
             listed: config.among.as_ref().zip(listed).map(|(path, nodes)| {
@@ -297,10 +312,19 @@ impl LinkData {
         progress: &dyn Progress,
     ) -> Result<()> {
         let edges = PartEdges { store: &self.task.store, part: EdgePart::Graph, destinations: self.destinations() };
-        let owned: Vec<_> = loader.served().map(|part| part.view.owned().clone()).collect();
+        // Each partition, with the chunks of its own destinations.
+        let owned: Vec<(usize, Vec<ChunkId>)> = loader
+            .served()
+            .map(|part| {
+                let owned = part.view.owned();
+                let of_type = owned.base().iter().filter(|chunk| self.chunks.contains(&chunk.0));
+                let chunks = of_type.map(|chunk| ChunkId(chunk.0 - self.chunks.start)).collect();
+                (owned.partition().0 as usize, chunks)
+            })
+            .collect();
         let mut counts = vec![0; partitions as usize];
-        for owned in &owned {
-            counts[owned.partition().0 as usize] = Positives::count(edges, owned.base(), progress)?;
+        for (partition, chunks) in &owned {
+            counts[*partition] = Positives::count(edges, chunks, progress)?;
         }
         processes.sum(&mut counts, progress)?;
         let all = counts.iter().sum();
@@ -309,11 +333,10 @@ impl LinkData {
             _ => counts.clone(),
         };
         let (mut positives, mut memory) = (Vec::with_capacity(owned.len()), self.memory);
-        for owned in &owned {
-            let partition = owned.partition().0;
-            let key = [epoch, partition.into()].into_iter().fold(random::hash(self.seed), random::combine);
-            let (count, sample) = (counts[partition as usize], Some((shares[partition as usize], key)));
-            let of_part = Positives::of_chunks(edges, owned.base(), count, sample, memory, progress)?;
+        for (partition, chunks) in owned {
+            let key = [epoch, partition as u64].into_iter().fold(random::hash(self.seed), random::combine);
+            let (count, sample) = (counts[partition], Some((shares[partition], key)));
+            let of_part = Positives::of_chunks(edges, &chunks, count, sample, memory, progress)?;
             memory = memory.saturating_sub(of_part.bytes());
             positives.push(Arc::new(of_part));
         }
@@ -324,11 +347,12 @@ impl LinkData {
 
 /// What edges are ranked among. Draws are the same in all runs, so runs with other seeds can be compared.
 fn rank_candidates(
-    store: &Store,
+    relation: Relation<'_>,
     among: &RankAmong,
     destinations: Option<Arc<NodeSet>>,
     memory: u64,
 ) -> Result<RankCandidates> {
+    let store = relation.edges;
     let nodes = destinations.as_ref().map_or(store.manifest().nodes, |destinations| destinations.len());
     let (count, nodes) = match among {
         // The default suits small graphs too: candidates may be drawn several times.
@@ -344,7 +368,7 @@ fn rank_candidates(
             (Some(listed.of_source_max() as u32), Candidates::Listed(Arc::new(listed)))
         }
     };
-    Ok(RankCandidates { count, nodes, destinations, seed: 0 })
+    Ok(RankCandidates { count, nodes, joins_one_type: relation.joins_one_type(), destinations, seed: 0 })
 }
 
 /// Bytes of the candidates of `edges` edges, at most. 0 if edges are ranked among all nodes.

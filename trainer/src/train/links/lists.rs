@@ -9,7 +9,7 @@ use grappa_sampling::{
     NodeSet,
     links::{KnownEdges, ListedPairs, Positives},
 };
-use grappa_storage::Store;
+use grappa_storage::{Relation, Store};
 
 use crate::{Error, Result};
 
@@ -23,9 +23,10 @@ const READ_NEGATIVES: MemoryShare =
 /// # Errors
 /// If the file cannot be read, has no pairs, has a pair that is an edge of the graph or a node with itself, or needs more than `memory`
 /// bytes.
-pub fn hard_negatives(store: &Store, path: &Path, memory: u64) -> Result<ListedPairs> {
+pub fn hard_negatives(relation: Relation<'_>, path: &Path, memory: u64) -> Result<ListedPairs> {
+    let store = relation.edges;
     let mut pairs = read(store, path, READ_NEGATIVES.bytes(memory))?;
-    check_no_edges(store, path, &pairs)?;
+    check_no_edges(relation, path, &pairs)?;
     if store.manifest().edge_options.undirected {
         let reverses: Vec<_> = pairs.iter().map(|&(source, destination)| (destination, source)).collect();
         pairs.extend(reverses);
@@ -94,7 +95,7 @@ pub fn directed(
                  out, or use --candidates 100",
                 missing.len(),
                 edges.len(),
-                store.ids().name(source)
+                store.source_ids().name(source)
             );
             Err(EngineError::input(path, Position::Whole, problem).into())
         }
@@ -127,7 +128,9 @@ fn read(store: &Store, path: &Path, memory: u64) -> Result<Vec<(NodeId, NodeId)>
 }
 
 /// Refuses negatives that are edges of the graph. Training does not know the edges that are held out.
-fn check_no_edges(store: &Store, path: &Path, pairs: &[(NodeId, NodeId)]) -> Result<()> {
+fn check_no_edges(relation: Relation<'_>, path: &Path, pairs: &[(NodeId, NodeId)]) -> Result<()> {
+    let store = relation.edges;
+    let is_itself = |source, destination| relation.joins_one_type() && source == destination;
     let known = KnownEdges::new(store, &[EdgePart::Graph], Vec::new())?;
     let mut order: Vec<usize> = (0..pairs.len()).collect();
     order.sort_unstable_by_key(|&number| (pairs[number].1, pairs[number].0));
@@ -135,14 +138,16 @@ fn check_no_edges(store: &Store, path: &Path, pairs: &[(NodeId, NodeId)]) -> Res
     for number in order {
         let (source, destination) = pairs[number];
         if first.is_none_or(|first| number < first)
-            && (source == destination || known.contains(store, source, destination)?)
+            && (is_itself(source, destination) || known.contains(store, source, destination)?)
         {
             first = Some(number);
         }
     }
     let Some(number) = first else { return Ok(()) };
-    let [source, destination] = [pairs[number].0, pairs[number].1].map(|node| store.ids().name(node));
-    let problem = match source == destination {
+    let (source, destination) = pairs[number];
+    let is_itself = is_itself(source, destination);
+    let (source, destination) = (store.source_ids().name(source), store.ids().name(destination));
+    let problem = match is_itself {
         true => format!("{source} with itself, which is never a negative: remove the pair"),
         false => format!("the graph has an edge from {source} to {destination}, so it is no negative: remove the pair"),
     };

@@ -22,11 +22,17 @@ pub struct PairTensors {
 }
 
 impl PairTensors {
-    /// The pairs of a batch.
-    pub fn from_pairs(pairs: &LinkPairs, parts: &[BatchPlace], batches: &PartitionBatches, device: Device) -> Self {
+    /// The pairs of a batch. `first_rows` are the first rows of sources and of destinations among the model's outputs.
+    pub fn from_pairs(
+        pairs: &LinkPairs,
+        first_rows: [i64; 2],
+        parts: &[BatchPlace],
+        batches: &PartitionBatches,
+        device: Device,
+    ) -> Self {
         let [positives, negatives] = [&pairs.positives, &pairs.negatives].map(|pairs| {
             [0, 1].map(|end| {
-                let rows: Vec<i64> = pairs.iter().map(|pair| pair[end].into()).collect();
+                let rows: Vec<i64> = pairs.iter().map(|pair| first_rows[end] + i64::from(pair[end])).collect();
                 send(Tensor::from_slice(&rows), device)
             })
         });

@@ -6,11 +6,11 @@
 use grappa_io::{ledger::MemoryShare, size::ByteSize};
 use grappa_run::{
     config::{NegativeSampling, TaskChoice, TrainConfig},
-    model::Decoder,
+    model::{Decoder, ModelTarget},
 };
-use grappa_storage::Store;
+use grappa_storage::Graph;
 
-use crate::{Error, Result};
+use crate::{Error, Result, train::data::types};
 
 /// Tensors of negatives up to this size count as memory of the model.
 const MODEL_BYTES: u64 = 32 << 20;
@@ -48,10 +48,14 @@ struct StepSize {
 ///
 /// # Errors
 /// If they need more than the budget has for them.
-pub fn budgeted_bytes(config: &TrainConfig, store: &Store, processes: u32) -> Result<u64> {
+pub fn budgeted_bytes(config: &TrainConfig, graph: &Graph, processes: u32) -> Result<u64> {
     if config.task != TaskChoice::Link {
         return Ok(0);
     }
+    let ModelTarget::Relation(number) = types::target(graph, config)? else { return Ok(0) };
+    let relation = graph.relation(number);
+    let mut ends = vec![relation.destinations];
+    ends.extend((!relation.joins_one_type()).then_some(relation.sources));
     let size = StepSize {
         batch: config.batch() as u64,
         parts: config.concurrent().div_ceil(processes.max(1)).into(),
@@ -61,8 +65,8 @@ pub fn budgeted_bytes(config: &TrainConfig, store: &Store, processes: u32) -> Re
         embedding: config.embedding() as u64,
         hidden: config.hidden as u64,
         layers: config.layers as u64,
-        nodes: store.manifest().nodes,
-        edges: store.manifest().edges,
+        nodes: ends.iter().map(|store| store.manifest().nodes).sum(),
+        edges: relation.edges.manifest().edges,
     };
     let (memory, bytes) = (config.memory.0, size.budgeted_bytes());
     match bytes <= NEGATIVES.bytes(memory) {

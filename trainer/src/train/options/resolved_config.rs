@@ -67,7 +67,7 @@ impl ResolvedConfig {
             ..requested.clone()
         };
         config::check(&options)?;
-        options.memory.0 -= links::budgeted_bytes(&options, &graph.node_types()[0], processes.count())?;
+        options.memory.0 -= links::budgeted_bytes(&options, graph, processes.count())?;
         Ok(Self { requested, options, aggregates, device, folder, reason: numbers.reason })
     }
 

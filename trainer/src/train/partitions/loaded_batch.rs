@@ -194,11 +194,19 @@ impl Loading {
     pub fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let parts = batches.places(batch.index()).to_vec();
-        let mut coverage = coverage_of_types(&self.data.shape, batch.minibatches()).swap_remove(self.data.target);
-        if self.data.links().is_some() {
-            let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
-            coverage = vec![mean; batch.minibatch().links.positives.len()];
-        }
+        let by_type = coverage_of_types(&self.data.shape, batch.minibatches());
+        let coverage = match self.data.links() {
+            None => by_type.into_iter().nth(self.data.target).expect("the type is there"),
+            Some(_) => {
+                let links = &batch.minibatches()[self.data.target].links;
+                let ends = match links.source_type == self.data.target {
+                    true => by_type[self.data.target].clone(),
+                    false => [&by_type[links.source_type][..], &by_type[self.data.target]].concat(),
+                };
+                let mean = ends.iter().sum::<f32>() / ends.len().max(1) as f32;
+                vec![mean; links.positives.len()]
+            }
+        };
         let mut factors = Vec::with_capacity(coverage.len());
         for &part in &parts {
             // The seeds of the first partition come first, then the seeds of the second, and so on.
@@ -261,7 +269,16 @@ impl Loading {
             historical,
             truth: match self.data.links() {
                 Some(_) => {
-                    TruthTensors::Pairs(PairTensors::from_pairs(&minibatch.links, parts, batches, self.device()))
+                    let source_type = minibatch.links.source_type;
+                    // Outputs of the sources' type are above those of another type. Without blocks, they are of all nodes.
+                    let sources = &batch.minibatches()[source_type];
+                    let sources = match sources.blocks.is_empty() && minibatch.blocks.is_empty() {
+                        _ if source_type == self.data.target => 0,
+                        true => sources.nodes.len() as i64,
+                        false => sources.seeds as i64,
+                    };
+                    let pairs = PairTensors::from_pairs(&minibatch.links, [0, sources], parts, batches, self.device());
+                    TruthTensors::Pairs(pairs)
                 }
                 None => TruthTensors::Labels(send(
                     self.data.labels().tensor(&minibatch.nodes[..minibatch.seeds])?,

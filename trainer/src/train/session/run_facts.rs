@@ -37,7 +37,10 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
             (0..graph.relations().len()).map(|number| graph.manifest().relation_name(number)).collect();
         facts.push(("node types", names(types.collect())));
         facts.push(("relations", names(relations.iter().map(String::as_str).collect())));
-        facts.push(("learned type", graph.manifest().node_types[trainer.data.target].name.clone()));
+        facts.push(match trainer.data.links() {
+            Some(links) => ("learned relation", graph.manifest().relation_name(links.task.relation.number)),
+            None => ("learned type", graph.manifest().node_types[trainer.data.target].name.clone()),
+        });
     }
     if let Some(features) = &manifest.features {
         facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));

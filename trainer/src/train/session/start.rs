@@ -70,7 +70,8 @@ impl NewRun {
         let found = agree_on_checkpoint(self.setup.group.as_deref(), &self.folder, found)?;
         let (graph, TrainSetup { config, method, group, warnings }) = (self.graph, self.setup);
         let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
-        let processes = Processes::meet(&graph, types::target(&graph, &config)?, group, config.memory.0)?;
+        let processes =
+            Processes::meet(&graph, types::node_type(&graph, types::target(&graph, &config)?), group, config.memory.0)?;
         let digest = processes.digest(&graph)?;
         if let (Some(state), Some(writer)) = (from, writer) {
             resume::check_store(writer.folder.path(), state, &graph, digest)?;

@@ -8,7 +8,7 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
     let edges = edges_of(&fixture.graph);
     let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
     for nodes in [Candidates::Uniform, Candidates::by_degree(&fixture.store, None).unwrap()] {
-        let candidates = RankCandidates { count: Some(40), nodes, destinations: None, seed: 8 };
+        let candidates = RankCandidates { joins_one_type: true, count: Some(40), nodes, destinations: None, seed: 8 };
         let (mut true_edges, mut drawn) = (0, BTreeSet::new());
         for (number, &(source, target)) in (0..).zip(edges.iter().take(200)) {
             let ranked = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
@@ -37,6 +37,7 @@ fn listed_candidates_are_all_of_the_source_and_filtered_without_known_ones() {
     let listed = [(1, 5), (1, 7), (1, 1), (1, 9), (2, 5), (3, 4)];
     let pairs = listed.map(|(source, target)| (NodeId(source), NodeId(target)));
     let candidates = RankCandidates {
+        joins_one_type: true,
         count: Some(4),
         nodes: Candidates::Listed(Arc::new(ListedPairs::new(pairs.to_vec()))),
         destinations: None,
@@ -57,7 +58,13 @@ fn a_source_with_edges_to_all_nodes_has_no_candidates() {
     let graph = Graph::new(20, |_| vec![0]);
     let folder = graph.store(2);
     let known = KnownEdges::new(&folder.store, &[EdgePart::Graph], Vec::new()).unwrap();
-    let candidates = RankCandidates { count: Some(2), nodes: Candidates::Uniform, destinations: None, seed: 8 };
+    let candidates = RankCandidates {
+        joins_one_type: true,
+        count: Some(2),
+        nodes: Candidates::Uniform,
+        destinations: None,
+        seed: 8,
+    };
     let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7))).unwrap();
     assert_eq!(draw(1).filtered.len(), 2);
     let none = draw(0);
