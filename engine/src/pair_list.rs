@@ -48,16 +48,15 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
             let node = |ids: &StoreIds, id: ExternalId, end: &str| match ids.node(&id)? {
                 Some(node) => Ok(node),
                 None => {
-                    let problem = format!("no {end} of {} has the id {id}", store.path().display());
+                    let problem = format!("no {end} has the id {id}");
                     Err(Error::input(path, Position::Row(number), problem))
                 }
             };
-            // One type has nodes, and no sources and destinations.
             let names = match Arc::ptr_eq(ids[0], ids[1]) {
-                true => ["node"; 2],
-                false => ["source", "destination"],
+                true => [0, 1].map(|_| format!("node of {}", store.path().display())),
+                false => ["source", "destination"].map(str::to_owned),
             };
-            Ok((node(ids[0], source, names[0])?, node(ids[1], target, names[1])?))
+            Ok((node(ids[0], source, &names[0])?, node(ids[1], target, &names[1])?))
         })
         .collect()
 }

@@ -512,3 +512,5 @@ class PredictOptions(TypedDict, total=False):
     memory: int | str
     #: Number of worker threads; auto: one per processor.
     threads: int | str
+    #: Node type of the embeddings, of a run that predicts links between two types.
+    type: str

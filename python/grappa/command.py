@@ -75,8 +75,9 @@ def warn(text: str) -> None:
 
 
 def arguments(options: dict[str, Any]) -> list[str]:
-    """The arguments of options: ``{"dry_run": True, "ids": "string"}`` gives ``--dry-run --ids=string``. A list repeats its option.
-    A name may end with ``_``, as in ``as_="npy"``."""
+    """The arguments of options: ``{"dry_run": True, "ids": "string"}`` gives ``--dry-run --ids=string``. A list repeats its option,
+    and so does a dict, whose keys are node types or relations: ``{"nodes": {"user": 9}}`` gives ``--nodes=user=9``. A name may end with
+    ``_``, as in ``as_="npy"``."""
     line = []
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
@@ -85,6 +86,8 @@ def arguments(options: dict[str, Any]) -> list[str]:
         if value is True:
             line.append(flag)
             continue
+        if isinstance(value, Mapping):
+            value = [f"{key if isinstance(key, str) else ':'.join(key)}={item}" for key, item in value.items()]
         values = value if isinstance(value, (list, tuple)) else [value]
         if not values:
             raise ValueError(f"{name}={value!r} is empty; leave it out, or give values")

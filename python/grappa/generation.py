@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any, Literal, Unpack, overload
 
 from ._options import GenerateGraphOptions, GenerateOptions
@@ -50,17 +49,10 @@ def generate(
         >>> store.num_nodes, store.num_classes, store.num_features
         (1000, 4, 8)
     """
-    given: dict[str, Any] = {"out": out, **{name: _named(value) for name, value in options.items()}}
+    given: dict[str, Any] = {"out": out, **options}
     summary: dict[str, Any] = run("grappa-gen", model, options=given, progress=progress)
     if (given.get("as_") or given.get("as") or "store") != "store":
         return summary
     store: Store | Graph = Graph(out) if model == "typed" else Store(out)
     store.ingested = summary
     return store
-
-
-def _named(value: Any) -> Any:
-    """The values of an option: of a mapping, each with the name of its node type or relation before it."""
-    if not isinstance(value, Mapping):
-        return value
-    return [f"{key if isinstance(key, str) else ':'.join(key)}={number}" for key, number in value.items()]

@@ -228,7 +228,8 @@ Names = tuple[str, str, str]
 
 
 class HeteroModel(nn.Module):
-    """A model of a graph with types: `model(x_dict, edge_index_dict)` are the outputs of the nodes of type `model.target`.
+    """A model of a graph with types: `model(x_dict, edge_index_dict)` are the outputs of the nodes of type `model.target`. If links of
+    the relation `model.target` are predicted, they are a dict with the embeddings of its two types, and `model.decoder` scores pairs.
 
     Each layer is HeteroConv of SAGEConv or of GATConv, HGTConv, or RGCNConv on the graph as one of a single type. As in `Model`, each
     layer but the last is followed by the residual, the norm, the activation and dropout, here by type."""
@@ -243,7 +244,11 @@ class HeteroModel(nn.Module):
         inputs = {node_type["name"]: node_type["inputs"] for node_type in graph["node_types"]}
         ends = [(relation["source"], relation["name"], relation["destination"]) for relation in graph["relations"]]
         self.edge_types: list[Names] = [(self.node_types[source], name, self.node_types[target]) for source, name, target in ends]
-        self.target: str = self.node_types[graph["target"]]
+        # {"type": number} or {"relation": number}.
+        number = graph["target"].get("relation")
+        self.target: str | Names = self.edge_types[number] if number is not None else self.node_types[graph["target"]["type"]]
+        if options.get("decoder"):
+            self.decoder = LinkDecoder(options["decoder"], options["outputs"])
         self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
         self.normalization, self.residual = options["features"], options["residual"]
         self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width) for name, width in inputs.items()})
@@ -308,7 +313,7 @@ class HeteroModel(nn.Module):
         out = conv(torch.cat(list(x_dict.values())), index, torch.cat(kinds))
         return dict(zip(x_dict, out.split([len(x) for x in x_dict.values()])))
 
-    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Names, Tensor]) -> Tensor:
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Names, Tensor]) -> Tensor | dict[str, Tensor]:
         drop = nn.functional.dropout
         x_dict = {name: drop(self.features[name](x_dict[name], self.normalization), self.input_dropout, self.training) for name in self.node_types}
         if len(self.projections):
@@ -320,7 +325,10 @@ class HeteroModel(nn.Module):
             if self.residual:
                 out = {name: x + residuals[name](x_dict[name]) for name, x in out.items()}
             x_dict = {name: drop(activations[name](norms[name](x)), self.dropout, self.training) for name, x in out.items()}
-        out = self.head(self.convolve(self.layers[-1], x_dict, edge_index_dict)[self.target])
+        last = self.convolve(self.layers[-1], x_dict, edge_index_dict)
+        if isinstance(self.target, tuple):
+            return {name: self.head(last[name]) for name in dict.fromkeys([self.target[0], self.target[2]])}
+        out = self.head(last[self.target])
         return out * self.target_deviation + self.target_mean if self.standardizes_targets else out
 
 

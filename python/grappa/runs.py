@@ -163,7 +163,8 @@ class Run:
         Args:
             store: A `Store`, a `Graph` with types, or the path of one. It may be another one than the run was trained on.
             nodes: Node numbers, or a mask over all nodes. Default: all nodes, ascending. In a graph with types, they are of the type
-                that the run learned.
+                that the run learned; of links of a relation, of the type of sources for `top_k`, and else of destinations or of
+                ``type="user"``.
             ids: Ids of the input, instead of ``nodes``.
             split: The name of a split, instead of ``nodes``; its nodes ascend.
             values: ``"classes"``, ``"probabilities"``, ``"logits"`` or ``"embeddings"`` (the input of the last layer).
@@ -189,13 +190,12 @@ class Run:
         """
         store = _opened(store)
         if ids is not None:
-            nodes = _nodes_by_ids(self._nodes(store), nodes, split, ids)
+            nodes = _nodes_by_ids(self._predicted_nodes(store, top_k, options), nodes, split, ids)
         if links is None and top_k is not None:
-            if isinstance(store, Graph):
-                raise ValueError("top_k is for stores without types")
-            sources, places = np.unique(_sources(store, nodes, split), return_inverse=True)
+            ends = self._ends(store)
+            sources, places = np.unique(_sources(ends[0], nodes, split), return_inverse=True)
             table = self._predicted(_grappa.read_table, "links.parquet", store, sources, None, values, None, top_k, among, options)
-            best = _best_links(store, table, sources, top_k)
+            best = _best_links(ends, table, sources, top_k)
             return BestLinks(sources[places], best.targets[places], best.scores[places])
         wanted = (store, nodes, split, values, links, top_k, among, options)
         if links is not None:
@@ -228,7 +228,7 @@ class Run:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
         store = _opened(store)
         if ids is not None:
-            nodes = _nodes_by_ids(self._nodes(store), nodes, split, ids)
+            nodes = _nodes_by_ids(self._predicted_nodes(store, top_k, options), nodes, split, ids)
 
         def read(file: str) -> pyarrow.Table:
             # `read_table` imports data sets and file systems of clouds, which takes seconds.
@@ -259,31 +259,41 @@ class Run:
             raise ValueError(f"values={values!r} is for nodes; links have scores, so leave it out")
         if among is not None and top_k is None:
             raise ValueError("among has the destinations of top_k; give top_k, or leave it out")
-        if isinstance(store, Graph) and (links is not None or top_k is not None):
-            raise ValueError("links and top_k are for stores without types")
         with private_folder("grappa-predict-") as scratch:
             file = os.path.join(scratch, name)
             line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments({**options})]
-            if isinstance(store, Store) and links is not None:
-                line.append(f"--links={_write_links(store, links, scratch)}")
-            elif isinstance(store, Store) and top_k is not None:
-                ids = store.ids(_sources(store, nodes, split))
+            if links is not None:
+                line.append(f"--links={_write_links(self._ends(store), links, scratch)}")
+            elif top_k is not None:
+                source, destination = self._ends(store)
+                ids = source.ids(_sources(source, nodes, split))
                 line += [f"--top-k={top_k}", f"--for={_write_ids(ids, scratch)}"]
                 if among is not None:
-                    ids = store.ids(_numbers(among, store.num_nodes, "among"))
+                    ids = destination.ids(_numbers(among, destination.num_nodes, "among"))
                     line.append(f"--among={_write_ids(ids, scratch, 'among')}")
             elif split is not None:
                 line.append(f"--split={split}")
             elif nodes is not None:
-                predicted = self._nodes(store)
+                predicted = self._predicted_nodes(store, None, options)
                 ids = predicted.ids(_numbers(nodes, predicted.num_nodes))
                 line.append(f"--ids={_write_ids(ids, scratch)}")
             _call(line)
             return read(file)
 
-    def _nodes(self, store: Store | Graph) -> Store | NodeType:
-        """The nodes that the model predicts."""
-        return store[self.summary.get("target", "node")] if isinstance(store, Graph) else store
+    def _predicted_nodes(self, store: Store | Graph, top_k: int | None, options: PredictOptions) -> Store:
+        """The nodes that the model predicts, or the sources of the best links."""
+        source, predicted = self._ends(store)
+        if top_k is not None:
+            return source
+        node_type = options.get("type")
+        return store[node_type]._nodes if isinstance(store, Graph) and node_type is not None else predicted
+
+    def _ends(self, store: Store | Graph) -> tuple[Store, Store]:
+        """The sources and the destinations of the links that the model predicts; twice the nodes, if it predicts nodes."""
+        if isinstance(store, Store):
+            return store, store
+        ends = self.summary.get("target", "node").split(":")
+        return store[ends[0]]._nodes, store[ends[-1]]._nodes
 
     def export(self, out: str | os.PathLike, *, force: bool = False) -> None:
         """Writes the model to a file in the safetensors format, for `grappa.model.load`.
@@ -295,7 +305,8 @@ class Run:
 
     def model(self) -> Model | HeteroModel:
         """The model of the best epoch as a module of PyTorch Geometric: ``model(x, edge_index)`` gives the logits, or, of a graph with types,
-        ``model(x_dict, edge_index_dict)`` those of the nodes of type ``model.target``.
+        ``model(x_dict, edge_index_dict)`` those of the nodes of type ``model.target``. Of links of a relation, it gives a dict with
+        the embeddings of both types, and ``model.decoder`` scores pairs of them.
 
         Needs PyTorch, PyTorch Geometric and safetensors, in any version.
 
@@ -451,31 +462,32 @@ def _sources(store: Store, nodes: Any, split: str | None) -> np.ndarray:
     return _numbers(slice(None) if nodes is None else nodes, store.num_nodes)
 
 
-def _write_links(store: Store, links: Any, folder: str) -> str:
+def _write_links(ends: tuple[Store, Store], links: Any, folder: str) -> str:
     """Writes the ids of pairs to a file that ``--links`` reads, and returns its path."""
-    sources, targets = _pairs(links)
-    ids = store.ids(_numbers(np.concatenate([sources, targets]), store.num_nodes, "links")).reshape(2, -1)
-    path = os.path.join(folder, "pairs.parquet" if ids.dtype == object else "pairs.npz")
+    ids = [end.ids(_numbers(numbers, end.num_nodes, "links")) for end, numbers in zip(ends, _pairs(links))]
+    are_strings = any(column.dtype == object for column in ids)
+    path = os.path.join(folder, "pairs.parquet" if are_strings else "pairs.npz")
     with open(path, "xb") as file:
-        if ids.dtype != object:
-            np.savez(file, edge_index=ids)
+        if not are_strings:
+            np.savez(file, edge_index=np.stack(ids))
             return path
         pa = needed("pyarrow", "ids that are strings")
-        table = pa.table([pa.array(ends.tolist(), pa.string()) for ends in ids], ["source", "target"])
+        columns = [pa.array(column.tolist(), pa.string()) if column.dtype == object else pa.array(column) for column in ids]
+        table = pa.table(columns, ["source", "target"])
         needed("pyarrow.parquet", "ids that are strings").write_table(table, file)
     return path
 
 
-def _best_links(store: Store, table: dict[str, Any], sources: np.ndarray, k: int) -> BestLinks:
+def _best_links(ends: tuple[Store, Store], table: dict[str, Any], sources: np.ndarray, k: int) -> BestLinks:
     """The links of `sources`, which ascend, in a table of ids and scores. The rows of a source are together, the best one first."""
     best = BestLinks(
         sources=sources,
         targets=np.full((len(sources), k), -1, np.int64),
         scores=np.full((len(sources), k), np.nan, np.float32),
     )
-    source = np.searchsorted(sources, _nodes_of(store, table["source"]))
+    source = np.searchsorted(sources, _nodes_of(ends[0], table["source"]))
     place = np.arange(len(source)) - np.searchsorted(source, source)
-    best.targets[source, place] = _nodes_of(store, table["target"])
+    best.targets[source, place] = _nodes_of(ends[1], table["target"])
     best.scores[source, place] = np.asarray(table["score"])
     return best
 

@@ -56,11 +56,12 @@ const OF_TYPES: [(&str, &str); 5] = [
 type Declared = BTreeMap<String, (String, String)>;
 
 /// Options of `grappa-train predict` that are no arguments of their own.
-const OF_PREDICT: [(&str, &str, &str); 4] = [
+const OF_PREDICT: [(&str, &str, &str); 5] = [
     ("device", "str", "Device of the model: auto, cpu, cuda or cuda:N"),
     ("exclude-known", "bool", "Leave out destinations of known edges with top_k"),
     ("memory", "int | str", "Memory limit, such as 512MiB or 4GiB"),
     ("threads", "int | str", "Number of worker threads; auto: one per processor"),
+    ("type", "str", "Node type of the embeddings, of a run that predicts links between two types"),
 ];
 
 /// The text of `grappa/_options.py`.

@@ -77,7 +77,7 @@ def test_predictions_are_of_the_nodes_of_the_learned_type(whole, tmp_path):
     test = whole["item"].split("test")
     assert run.predict(whole, split="test").tolist() == everyone[test].tolist()
     assert run.predict_table(whole, [7, 3])["id"].to_pylist() == whole["item"].ids([7, 3]).tolist()
-    with pytest.raises(ValueError, match="stores without types"):
+    with pytest.raises(grappa.Error, match="predicts nodes, not links"):
         run.predict(whole, links=[[1], [2]])
     with pytest.raises(grappa.Error, match="rsage"):
         grappa.train(whole, out=tmp_path / "other", model="sage")
@@ -116,3 +116,66 @@ def test_columns_in_another_order_are_refused_and_parameters_carry_over(tmp_path
     assert grappa.train(store, out=tmp_path / "continued", **options).summary["epochs"] == 1
     with pytest.raises(grappa.Error, match="has parameters for another graph than this one: features of type user"):
         grappa.train(other, out=tmp_path / "refused", **options)
+
+
+BUYS = ("user", "buys", "item")
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    """Users have names and items numbers as ids. Users buy items of their own group, which their features tell."""
+    networkx = pytest.importorskip("networkx")
+    random, graph = np.random.default_rng(5), networkx.MultiDiGraph()
+    for number in range(120):
+        graph.add_node(f"user {number}", type="user", age=random.random(), group=f"group {number % 3}")
+    for number in range(90):
+        graph.add_node(1000 + number, type="item", price=random.random(), shelf=number % 3)
+    for source, target in zip(random.integers(120, size=1500), random.integers(30, size=1500)):
+        graph.add_edge(f"user {source}", 1000 + target * 3 + source % 3, relation="buys")
+    out = tmp_path_factory.mktemp("market") / "market.grappa"
+    features = ["user=age,group", "item=price,shelf"]
+    options = {"reverse": True, "dedup": True, "edge_split": {BUYS: "80/10/10"}, "features_from": features, "seed": 3}
+    return grappa.ingest(graph, node_type="type", edge_type="relation", out=out, **options)
+
+
+@pytest.mark.parametrize("model", ["rsage", "rgcn", "rgat", "hgt"])
+def test_links_of_a_relation_have_the_scores_of_pytorch_geometric(market, tmp_path, model):
+    options = {"fanouts": [4, 4], "hidden": 16, "epochs": 3, "partitions": 3, "batch": 256, "decoder": "distmult"}
+    run = grappa.train(market, out=tmp_path / "run", task="link", model=model, target="user:buys:item", **options)
+    assert run.summary["target"] == "user:buys:item"
+    module = run.model()
+    assert module.target == BUYS
+    x_dict = {name: torch.from_numpy(market[name].features[:]) for name in market.node_types}
+    edges = {edge_type: torch.from_numpy(market.edge_split(edge_type, "train")) for edge_type in market.edge_types}
+    with torch.no_grad():
+        out = module(x_dict, edges)
+        links = market.edge_split(BUYS, "test")
+        expected = module.decoder(out["user"][links[0]], out["item"][links[1]]).numpy()
+    np.testing.assert_allclose(run.predict(market, links=links), expected, rtol=1e-4, atol=1e-5)
+    for node_type in ["user", "item"]:
+        found = run.predict(market, values="embeddings", type=node_type)
+        np.testing.assert_allclose(found, out[node_type].numpy(), rtol=1e-4, atol=1e-5)
+        assert run.predict(market, [7, 3], values="embeddings", type=node_type).tolist() == found[[7, 3]].tolist()
+    best = run.predict(market, [5, 2], top_k=4, exclude_known=True)
+    scores = module.decoder.weight * out["user"] @ out["item"].T
+    for part in ["train", "val", "test"]:
+        scores[tuple(market.edge_split(BUYS, part))] = -np.inf
+    np.testing.assert_allclose(best.scores, scores[[5, 2]].topk(4).values.detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert not np.isin(best.targets[0], market.edge_split(BUYS, "train")[1][market.edge_split(BUYS, "train")[0] == 5]).any()
+    some = run.predict(market, ids=["user 9"], top_k=2, among=[1, 4, 7])
+    assert set(some.targets[0]) < {1, 4, 7} and some.sources.tolist() == market["user"].nodes(["user 9"]).tolist()
+    table = run.predict_table(market, [2], top_k=3)
+    assert table["source"].to_pylist() == [market["user"].ids([2])[0]] * 3
+    assert set(table["target"].to_pylist()) <= set(market["item"].ids(range(90)).tolist())
+
+
+def test_a_relation_that_cannot_be_learned_is_refused(market, whole, tmp_path):
+    with pytest.raises(grappa.Error, match="there is no relation user:likes:item for target="):
+        grappa.train(market, out=tmp_path / "a", task="link", model="rsage", target="user:likes:item")
+    with pytest.raises(grappa.Error, match="no relation has edges that are held out"):
+        grappa.train(whole, out=tmp_path / "b", task="link", model="rsage")
+    run = grappa.train(market, out=tmp_path / "c", task="link", model="rsage", fanouts=[4, 4], epochs=1)
+    with pytest.raises(grappa.Error, match="nodes of type item and user"):
+        run.predict(market, values="embeddings", type="seller")
+    with pytest.raises(grappa.Error, match="the graph differs from the one"):
+        run.predict(whole, links=[[1], [2]])

@@ -330,3 +330,35 @@ fn source_report(by_source: SourceScores) -> SourceReport {
     scores.by_source = by_source;
     report(scores).by_source.unwrap()
 }
+
+/// Rows of sources and rows of destinations are rows of the same nodes with other numbers.
+#[test]
+fn nodes_of_two_types_are_ranked_as_plain_loops_do() {
+    const SOURCES: u64 = 40;
+    let targets = NODES - SOURCES;
+    for decoder in Decoder::ALL.iter().copied() {
+        let fixture = Fixture::new(decoder);
+        let [sources, destinations] = [NodeSet::all(SOURCES), NodeSet::all(targets)];
+        let [from, to] = EndRows::two_types([&sources, &destinations]);
+        for (memory, threads) in [(1 << 12, 2), (1 << 20, 1)] {
+            let embeddings = LinkEmbeddings {
+                sources: from,
+                targets: to,
+                destinations: &destinations,
+                ..fixture.embeddings(memory, threads)
+            };
+            let score = |source: u64, target: u64| fixture.score(NodeId(source), NodeId(SOURCES + target));
+            let pairs = [(3, 3), (39, 79), (0, 0), (17, 5)].map(|(source, target)| (NodeId(source), NodeId(target)));
+            for ((source, target), found) in pairs.iter().zip(embeddings.score(&pairs, &Silent).unwrap()) {
+                assert!(close(found, score(source.0, target.0)), "{decoder}");
+            }
+            // The destination with the number of the source is one like the others. A known one is not.
+            let known = [(NodeId(3), NodeId(7))];
+            let best = &embeddings.top_k(&[NodeId(3)], targets as usize, &known, &Silent).unwrap()[0];
+            let found: BTreeSet<u64> = best.iter().map(|(node, _)| node.0).collect();
+            assert_eq!(found, (0..targets).filter(|&node| node != 7).collect(), "{decoder}");
+            assert!(best.iter().all(|&(node, found)| close(found, score(3, node.0))), "{decoder}");
+            assert!(best.is_sorted_by(|a, b| a.1 >= b.1), "{decoder}");
+        }
+    }
+}

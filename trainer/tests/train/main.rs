@@ -2,10 +2,11 @@
 
 mod refused;
 mod typed;
+mod typed_links;
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 

@@ -52,7 +52,7 @@ fn typed(model: LayerKind) -> TrainConfig {
 }
 
 /// Trains, and returns the summary, what was watched, and the parameters of the last checkpoint.
-fn run_typed(graph: &Graph, config: &TrainConfig, path: &Path) -> (Summary, Watched, Vec<(String, Vec<u8>)>) {
+pub fn run_typed(graph: &Graph, config: &TrainConfig, path: &Path) -> (Summary, Watched, Vec<(String, Vec<u8>)>) {
     let folder = RunFolder::create(path, config).unwrap();
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut watched = Watched::default();
