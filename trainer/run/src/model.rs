@@ -124,6 +124,12 @@ named_enums! {
         DistMult = "distmult",
         /// perceptron with a hidden layer on the product of each value
         Mlp = "mlp",
+        /// product of complex numbers, with a row for each relation; for --layers 0
+        ComplEx = "complex",
+        /// distance after a rotation of complex numbers by the angles of the relation; for --layers 0
+        RotatE = "rotate",
+        /// distance after a translation by the row of the relation; for --layers 0
+        TransE = "transe",
     }
 }
 
