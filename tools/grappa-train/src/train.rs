@@ -121,10 +121,26 @@ pub fn train_in(
     resume: Option<Resume>,
     screen: &mut Screen,
 ) -> grappa_trainer::Result<summary::Summary> {
-    let trained = runtime::device(config.device)
-        .and_then(|device| train(graph, setup(config)?, &folder, resume.is_some(), device, screen));
+    let trained = match config.layers {
+        0 => grappa_knowledge::train(graph, config, &folder, resume.is_some(), screen).map_err(error_of_knowledge),
+        _ => runtime::device(config.device)
+            .and_then(|device| train(graph, setup(config)?, &folder, resume.is_some(), device, screen)),
+    };
     settle(folder, &trained, resume);
     trained
+}
+
+/// An error of the training of rows, as one of the trainer.
+fn error_of_knowledge(error: grappa_knowledge::Error) -> grappa_trainer::Error {
+    use grappa_knowledge::Error as Of;
+    match error {
+        Of::Stopped { place, kept } => grappa_trainer::Error::Stopped { place, kept },
+        Of::Options(message) => grappa_trainer::Error::Options(message),
+        Of::Diverged(message) => grappa_trainer::Error::Diverged(message),
+        Of::WrongStore(message) => grappa_trainer::Error::WrongStore(message),
+        Of::Run(error) => error.into(),
+        Of::Engine(error) => error.into(),
+    }
 }
 
 /// Trains together with other processes.
@@ -148,6 +164,10 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
             return finished.map_or(Ok(()), |finished| console.finish(&*finished));
         }
     };
+    if config.layers == 0 {
+        group.leave();
+        bail!("--layers 0 trains with one process, and this is one of {}: leave out --workers and the launcher", local.ranks);
+    }
     log::line(&format!("rank {} of {}, training in {}", local.rank, local.ranks, at.display()));
     let threads = (config.threads() / local.local_ranks as usize).max(1);
     if config.threads == Auto::Auto {

@@ -245,7 +245,7 @@ pub fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f32], res
 /// e^x for x of at most 0, to two units in the last place; 0 for x below -87. It has no branches and calls nothing, so loops over it use
 /// vectors.
 #[inline(always)]
-pub(crate) fn exp_of_negative(x: f32) -> f32 {
+pub fn exp_of_negative(x: f32) -> f32 {
     /// Adding this rounds to an integer, which is in the low bits of the sum.
     const ROUND: f32 = 1.5 * (1 << 23) as f32;
     /// ln 2 in two parts. Products of the first one with exponents are exact.

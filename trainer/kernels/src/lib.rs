@@ -24,7 +24,8 @@ pub mod transformed;
 pub mod update;
 
 pub use self::{
+    attention::exp_of_negative,
     element::Element,
-    multiply::Instructions,
+    multiply::{Factors, Instructions, LANES, multiply, padded},
     parallel::{OnEachThread, for_each, use_threads},
 };

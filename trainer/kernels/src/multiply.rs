@@ -19,6 +19,7 @@
 /// Columns of `b` and `c` are padded to a multiple of this.
 pub const LANES: usize = 16;
 
+/// Columns with padding.
 pub fn padded(columns: usize) -> usize {
     columns.next_multiple_of(LANES)
 }
@@ -92,7 +93,11 @@ impl Instructions {
     }
 }
 
-/// `c += a b` for f32; `c` has `rows` rows of `columns` values, a multiple of [`LANES`].
+/// `c += a b` for f32, on the calling thread; `c` has `rows` rows of `columns` values, a multiple of [`LANES`]. Each value adds its products
+/// in the order of the depth, so it has the same bits in products of any shape.
+///
+/// # Panics
+/// If `c` or a factor is too short, or the values of `a` are adjacent neither in its rows nor in its columns.
 pub fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
     factors.check(c, rows, columns);
     #[cfg(target_arch = "x86_64")]

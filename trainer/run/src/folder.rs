@@ -6,6 +6,7 @@
 //!     events.out.tfevents.*        the same for TensorBoard
 //!     checkpoints/                 the newest few checkpoints, and the best
 //!     assignments/                 the chunks of each partition in the last super-epoch; only with several partitions
+//!     rows/                        the learned rows of entities; only with --layers 0
 //!     classes.txt                  names of classes; only if the user gave them
 //!     schema                       the names of features and classes in the store, in the store's format; only if it has names
 //!     report.html                  the report
@@ -31,7 +32,7 @@ use std::{
 use grappa_formats::schema::Schema;
 use grappa_io::{Error as EngineError, durable, regular};
 
-pub use self::names::{ASSIGNMENTS, CHECKPOINTS, CLASSES, CONFIG, REPORT, RUNNING, SCHEMA, SUMMARY, log_of_rank};
+pub use self::names::{ASSIGNMENTS, CHECKPOINTS, CLASSES, CONFIG, REPORT, ROWS, RUNNING, SCHEMA, SUMMARY, log_of_rank};
 use self::names::{REPLACED, is_log, refuse_links};
 use super::{
     checkpoint::{Checkpoints, RunState},
@@ -137,7 +138,7 @@ impl RunFolder {
             return;
         }
         // The error of the run matters more than one of these.
-        for folder in [CHECKPOINTS, ASSIGNMENTS] {
+        for folder in [CHECKPOINTS, ASSIGNMENTS, ROWS] {
             let _ = fs::remove_dir_all(path.join(folder));
         }
         let entries = fs::read_dir(path).into_iter().flatten().flatten();

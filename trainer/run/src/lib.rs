@@ -14,6 +14,8 @@
 //! - [`stages`]: wall time by stage;
 //! - [`finished`]: runs that have nothing left to do;
 //! - [`background`]: files that are written while training continues;
+//! - [`resume`]: what a resumed run checks and tells;
+//! - [`watcher`]: what a run tells its caller;
 //! - [`codecs`]: encodings of gradients.
 //!
 //! The training loop itself, and everything else that computes with tensors, is in `grappa-trainer`, which depends on this
@@ -39,12 +41,14 @@ pub mod option_value;
 mod own_folder;
 mod percent;
 pub mod read;
+pub mod resume;
 pub mod schema;
 pub mod scores;
 pub mod serde_text;
 pub mod stages;
 pub mod summary;
 mod summary_file;
+pub mod watcher;
 
 pub use self::{
     error::{Error, Result},

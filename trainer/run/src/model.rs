@@ -124,6 +124,12 @@ named_enums! {
         DistMult = "distmult",
         /// perceptron with a hidden layer on the product of each value
         Mlp = "mlp",
+        /// product of complex numbers, with a row for each relation; for --layers 0
+        ComplEx = "complex",
+        /// distance after a rotation of complex numbers by the angles of the relation; for --layers 0
+        RotatE = "rotate",
+        /// distance after a translation by the row of the relation; for --layers 0
+        TransE = "transe",
     }
 }
 
@@ -259,6 +265,13 @@ pub fn significant(value: f64) -> String {
     match digits {
         0..=8 => format!("{value:.*}", digits as usize),
         _ => format!("{value:.4e}"),
+    }
+}
+
+impl Decoder {
+    /// The decoders of embeddings that a model with layers makes. The others score triples.
+    pub fn of_embeddings() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|decoder| !matches!(decoder, Self::ComplEx | Self::RotatE | Self::TransE))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The places up to which [`RankReport`] counts edges.
-pub const HITS_AT: [u64; 4] = [1, 10, 50, 100];
+pub const HITS_AT: [u64; 5] = [1, 3, 10, 50, 100];
 
 /// The ranks of edges.
 #[derive(Debug, Clone, Default)]
@@ -63,9 +63,10 @@ impl Ranks {
     }
 
     fn report(&self) -> RankReport {
-        let [hits_at_1, hits_at_10, hits_at_50, hits_at_100] =
+        let [hits_at_1, hits_at_3, hits_at_10, hits_at_50, hits_at_100] =
             self.hits.map(|hits| (self.edges > 0).then(|| hits as f64 / self.edges as f64));
-        RankReport { mrr: self.reciprocals.mean(self.edges), hits_at_1, hits_at_10, hits_at_50, hits_at_100 }
+        let mrr = self.reciprocals.mean(self.edges);
+        RankReport { mrr, hits_at_1, hits_at_3, hits_at_10, hits_at_50, hits_at_100 }
     }
 }
 
@@ -157,6 +158,7 @@ impl LinkScores {
         LinkReport {
             edges: self.filtered.edges + self.unranked,
             unranked: self.unranked,
+            unseen: 0,
             candidates,
             filtered: self.filtered.report(),
             raw: self.raw.report(),
@@ -203,6 +205,9 @@ pub struct RankReport {
     pub mrr: Option<f64>,
     /// Fraction of the edges whose rank is 1.
     pub hits_at_1: Option<f64>,
+    /// Fraction of the edges whose rank is at most 3; none in scores of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits_at_3: Option<f64>,
     /// Fraction of the edges whose rank is at most 10.
     pub hits_at_10: Option<f64>,
     /// Fraction of the edges whose rank is at most 50.
@@ -219,6 +224,9 @@ pub struct LinkReport {
     /// Number of these that have no filtered rank: their sources have edges to all candidates.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unranked: u64,
+    /// Number of triples with an entity that no training triple has. They rank last.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unseen: u64,
     /// The candidates.
     pub candidates: LinkCandidates,
     /// Ranks among candidates without known edges.
@@ -238,21 +246,27 @@ pub struct LinkReport {
 impl std::fmt::Display for LinkReport {
     /// One line, such as `MRR 0.7120 among 100 uniform candidates, filtered (raw 0.7012); Hits@1 61.00 %, ...`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let RankReport { mrr, hits_at_1, hits_at_10, hits_at_50, hits_at_100 } = &self.filtered;
+        let RankReport { mrr, hits_at_1, hits_at_3, hits_at_10, hits_at_50, hits_at_100 } = &self.filtered;
         write!(
             f,
-            "MRR {} among {}, filtered (raw {}); Hits@1 {}, @10 {}, @50 {}, @100 {}; AUC {} and average precision {} against {} pairs",
+            "MRR {} among {}, filtered (raw {}); Hits@1 {}, @3 {}, @10 {}, @50 {}, @100 {}",
             number(*mrr),
             self.candidates,
             number(self.raw.mrr),
             percent(*hits_at_1),
+            percent(*hits_at_3),
             percent(*hits_at_10),
             percent(*hits_at_50),
             percent(*hits_at_100),
-            percent(self.auc),
-            percent(self.average_precision),
-            self.edges
         )?;
+        // Triples have no pairs.
+        if self.auc.is_some() || self.average_precision.is_some() {
+            let (area, precision) = (percent(self.auc), percent(self.average_precision));
+            write!(f, "; AUC {area} and average precision {precision} against {} pairs", self.edges)?;
+        }
+        if self.unseen > 0 {
+            write!(f, "; {} triples have an entity without training triples, and rank last", self.unseen)?;
+        }
         if self.unranked > 0 {
             write!(f, "; {} edges have no filtered rank: their sources have edges to all candidates", self.unranked)?;
         }

@@ -52,6 +52,9 @@ impl LinkDecoder {
                 hidden: LinearLayer::of_pytorch(builder, "hidden", [width, width]),
                 out: LinearLayer::of_pytorch(builder, "out", [width, 1]),
             },
+            Decoder::ComplEx | Decoder::RotatE | Decoder::TransE => {
+                unreachable!("a checked configuration of a model with layers has no decoder of triples")
+            }
         })
     }
 

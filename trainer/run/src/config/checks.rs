@@ -1,6 +1,6 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
-use super::{Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, links, task};
+use super::{Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, links, task, triples};
 use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
@@ -9,6 +9,10 @@ use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
 /// The message names the option, its value, and the values that it may have.
 pub fn check(config: &TrainConfig) -> Result<()> {
     config.check_ranges()?;
+    if config.layers == 0 {
+        return triples::check(config);
+    }
+    triples::check_absent(config)?;
     if !(0.0..=config.lr).contains(&config.lr_min) {
         return Err(Error::out_of_range("lr-min", "from 0 to lr", config.lr_min));
     }

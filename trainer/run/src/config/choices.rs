@@ -12,12 +12,14 @@ use crate::{
 };
 
 named_enums! {
-    /// The optimizer: Adam (Kingma, Ba, 2015), AdamW (Loshchilov, Hutter, 2019) or SGD.
+    /// The optimizer: Adam (Kingma, Ba, 2015), AdamW (Loshchilov, Hutter, 2019), Adagrad (Duchi et al., 2011) or SGD.
     "optimizer" Optimizer {
         /// Adam; weight decay is added to the gradient
         Adam = "adam",
         /// Adam with decoupled weight decay
         AdamW = "adamw",
+        /// Adagrad, for --layers 0
+        Adagrad = "adagrad",
         /// stochastic gradient descent, with --momentum
         Sgd = "sgd",
     }
@@ -142,6 +144,8 @@ named_enums! {
 
     /// The nodes that negatives of links are drawn from, and for whom.
     "way to draw negatives" NegativeSampling {
+        /// uniform; with --layers 0, all if there are few entities, else shared
+        Auto = "auto",
         /// other destinations for each source, all nodes alike
         Uniform = "uniform",
         /// other destinations for each source, in proportion to in-degree^0.75
@@ -152,6 +156,16 @@ named_enums! {
         InBatch = "in-batch",
         /// pairs of nodes, both drawn from all nodes; for --loss bce
         Pairs = "pairs",
+        /// all entities but the right one (1-vs-all), for --layers 0
+        All = "all",
+    }
+
+    /// The length of a difference of two rows: of triples, whose decoder is a distance.
+    "norm of distances" DistanceNorm {
+        /// root of the sum of squares; scores are products of matrices
+        L2 = "l2",
+        /// sum of absolute values, of complex numbers for rotate
+        L1 = "l1",
     }
 
     /// The edges that messages do not use in the minibatch that asks about them.
@@ -166,7 +180,7 @@ named_enums! {
 
     /// The loss of a node or a link. Focal loss: Lin et al., 2017. BPR: Rendle et al., 2009. Numbers are standardized first.
     "loss" LossKind {
-        /// cross-entropy for classes, mse for numbers, bce for links
+        /// cross-entropy for classes, mse for numbers, bce for links, softmax for triples
         Auto = "auto",
         /// cross-entropy, for classes; of sets, the mean binary cross-entropy of the classes
         CrossEntropy = "cross-entropy",

@@ -37,14 +37,14 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
         ));
     }
     let loss = config.loss;
-    if config.negative_sampling == NegativeSampling::Pairs && matches!(loss, LossKind::Bpr | LossKind::Softmax) {
+    if config.negative_sampling() == NegativeSampling::Pairs && matches!(loss, LossKind::Bpr | LossKind::Softmax) {
         return refuse(format!(
             "negative-sampling is pairs, which draws sources too, and loss {loss} compares an edge with negatives of its \
              source: use --negative-sampling uniform, or --loss bce"
         ));
     }
     if let Some(path) = &config.negatives_from
-        && config.negative_sampling != NegativeSampling::Uniform
+        && config.negative_sampling() != NegativeSampling::Uniform
     {
         return refuse(format!(
             "negatives-from is {}, which has destinations for each source, and negative-sampling is {}: leave one of them out",

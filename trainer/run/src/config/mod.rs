@@ -24,6 +24,7 @@ mod preset;
 mod rank_among;
 mod resolved;
 mod task;
+mod triples;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +32,8 @@ pub use self::{
     changed_options::{ChangedOptions, shown},
     checks::{check, check_ranges},
     choices::{
-        Auto, ClassWeights, Compress, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop, HaloMode,
-        LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
+        Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets, FirstHop,
+        HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
     declare::{Bound, OptionScope, TrainOption},
@@ -44,5 +45,6 @@ pub use self::{
     rank_among::RankAmong,
     resolved::{Compression, RateOptions},
     task::check_labels,
+    triples::{TripleNegatives, TripleOptions},
 };
 pub use crate::option_value::ValueKind;

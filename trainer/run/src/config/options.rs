@@ -11,7 +11,7 @@ use serde::Serializer;
 use toml::Table;
 
 use super::{
-    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets, FirstHop,
     HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, PerLayer, RankAmong, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
@@ -41,8 +41,8 @@ train_options! {
     "Model" {
         /// Type of the model's layers
         model("LAYER"): LayerKind = LayerKind::default();
-        /// Number of layers, 1 to 256
-        layers("L"): usize = 2, bounds: &[AtLeastOne, AtMost(LAYERS_MAX)];
+        /// Number of layers, at most 256; 0: no layers, but a learned row for each entity of a knowledge graph, for --task link
+        layers("L"): usize = 2, bounds: &[AtMost(LAYERS_MAX)];
         /// Hidden dimension: size of a node's embedding between layers; all heads together for models with attention
         hidden("N"): usize = 128, bounds: &[AtLeastOne];
         /// Combination of a node's results over the relations into its type, for rsage and rgat
@@ -101,12 +101,25 @@ train_options! {
         /// training nodes outside the class divided by the number inside.
         #[serde(with = "serde_text")]
         class_weights("HOW"): ClassWeights = ClassWeights::default();
-        /// Score of a link from the embeddings of its ends
+        /// Score of a link from the embeddings of its ends; with --layers 0, score of a triple from the rows of its entities and its relation
         decoder("DECODER"): Decoder = Decoder::default();
-        /// Values of a node's embedding, for --task link; auto: as --hidden
+        /// Two rows for each relation, for --layers 0: one scores tails of a head, the other one heads of a tail
+        reciprocal("BOOL"): bool = true;
+        /// Norm of the distance that --decoder rotate and transe score by, for --layers 0
+        distance("NORM"): DistanceNorm = DistanceNorm::default();
+        /// Number added to all scores in --loss bce, for --layers 0; auto: 9 for distances, 0 for other decoders
+        #[serde(with = "serde_text")]
+        margin("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative];
+        /// Weights of negatives in --loss bce, for --layers 0: a softmax of their scores times this number; 0: even weights
+        self_adversarial("ALPHA"): f64 = 0.0, bounds: &[NotNegative];
+        /// Factor of the sum of the cubed absolute values of the rows of a triple (N3 norm), added to its loss, for --layers 0
+        n3("FACTOR"): f64 = 0.0, bounds: &[NotNegative];
+        /// Factor of the sum of the squared values of the rows of a triple (L2 norm), added to its loss, for --layers 0
+        l2("FACTOR"): f64 = 0.0, bounds: &[NotNegative];
+        /// Values of a node's embedding, for --task link; with --layers 0, of the row of an entity; auto: as --hidden
         #[serde(with = "serde_text")]
         embedding("N"): Auto<NonZeroUsize> = Auto::Auto;
-        /// Negatives of each edge, for --task link; auto: 1, and 100 if --negative-sampling shares them
+        /// Negatives of each edge, for --task link; auto: 1; 100 if --negative-sampling shares them; 1024 with --layers 0
         #[serde(with = "serde_text")]
         negatives("N"): Auto<NonZeroU32> = Auto::Auto;
         /// Distribution of negatives, for --task link; edges of the graph are never negatives
@@ -127,7 +140,7 @@ train_options! {
         /// Divisor of the scores in --loss softmax; auto: 1
         #[serde(with = "serde_text")]
         temperature("T"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
-        /// Candidates of each held-out edge, for --task link: a number of random nodes, all nodes, or a file
+        /// Candidates of each held-out edge, for --task link: a number of random nodes, all nodes, or a file; auto: 100, and all with --layers 0
         ///
         /// The file lists pairs of a source and a candidate, like an edge list. An edge is ranked among the candidates of
         /// its source; in an undirected graph, of the end that the file lists as a source.

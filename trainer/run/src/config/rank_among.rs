@@ -4,12 +4,11 @@ use std::{fmt, num::NonZeroU32, path::PathBuf, str::FromStr};
 
 use crate::{Error, Result};
 
-/// Candidates of an edge, by default.
-const CANDIDATES: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
-
 /// The nodes that the destination of an edge is ranked among.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RankAmong {
+    /// 100 drawn nodes for edges, all entities for triples.
+    Auto,
     /// This many nodes, drawn for each edge.
     Drawn(NonZeroU32),
     /// All nodes.
@@ -18,9 +17,14 @@ pub enum RankAmong {
     Listed(PathBuf),
 }
 
+impl RankAmong {
+    /// Candidates of an edge with `auto`.
+    pub const DRAWN: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
+}
+
 impl Default for RankAmong {
     fn default() -> Self {
-        Self::Drawn(CANDIDATES)
+        Self::Auto
     }
 }
 
@@ -30,6 +34,7 @@ impl FromStr for RankAmong {
     fn from_str(text: &str) -> Result<Self> {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text {
+            "auto" => Ok(Self::Auto),
             "all" => Ok(Self::All),
             _ if is_number => match text.parse() {
                 Ok(count) => Ok(Self::Drawn(count)),
@@ -44,6 +49,7 @@ impl FromStr for RankAmong {
 impl fmt::Display for RankAmong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::Drawn(count) => count.fmt(f),
             Self::All => f.write_str("all"),
             Self::Listed(path) => path.display().fmt(f),

@@ -257,20 +257,28 @@ impl TrainConfig {
 
     /// The number of negatives of an edge. `auto` is 1, or 100 if the sources of a minibatch share them.
     pub fn negatives(&self) -> u32 {
-        let auto = match self.negative_sampling {
+        let auto = match self.negative_sampling() {
             NegativeSampling::Shared | NegativeSampling::InBatch => SHARED_NEGATIVES,
-            NegativeSampling::Uniform | NegativeSampling::Degree | NegativeSampling::Pairs => 1,
+            _ => 1,
         };
         self.negatives.value().map_or(auto, u32::from)
+    }
+
+    /// How negatives of a model with layers are drawn. `auto` is uniform.
+    pub fn negative_sampling(&self) -> NegativeSampling {
+        match self.negative_sampling {
+            NegativeSampling::Auto => NegativeSampling::Uniform,
+            other => other,
+        }
     }
 
     /// The seeds that a minibatch samples for each of its nodes or edges, at most. Edges may share negatives, and these are few.
     pub fn seeds_of_example(&self) -> f64 {
         let negatives = f64::from(self.negatives());
-        match (self.task, self.negative_sampling) {
-            (TaskChoice::Link, NegativeSampling::Uniform | NegativeSampling::Degree) => 2.0 + negatives,
-            (TaskChoice::Link, NegativeSampling::Pairs) => 2.0 + 2.0 * negatives,
+        match (self.task, self.negative_sampling()) {
             (TaskChoice::Link, NegativeSampling::Shared | NegativeSampling::InBatch) => 2.0,
+            (TaskChoice::Link, NegativeSampling::Pairs) => 2.0 + 2.0 * negatives,
+            (TaskChoice::Link, _) => 2.0 + negatives,
             _ => 1.0,
         }
     }

@@ -25,6 +25,8 @@ pub const SCHEMA: &str = grappa_formats::schema::FILE;
 pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
+/// The folder of learned rows.
+pub const ROWS: &str = "rows";
 
 /// The folder of the replaced run, in the folder of the new run.
 pub(super) const REPLACED: &str = "replaced";
@@ -58,6 +60,6 @@ pub(super) fn refuse_links(folder: &Path) -> Result<()> {
 
 /// Whether a run writes a file or folder of this name.
 pub(super) fn is_of_run(name: &OsStr) -> bool {
-    let names = [CONFIG, METRICS, CHECKPOINTS, ASSIGNMENTS, CLASSES, SCHEMA, REPORT, SUMMARY, REPLACED];
+    let names = [CONFIG, METRICS, CHECKPOINTS, ASSIGNMENTS, ROWS, CLASSES, SCHEMA, REPORT, SUMMARY, REPLACED];
     names.iter().any(|own| name == *own) || is_log(name) || name.as_encoded_bytes().starts_with(EVENTS.as_bytes())
 }

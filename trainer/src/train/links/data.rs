@@ -141,18 +141,16 @@ impl LinkData {
         let task = LinkTask {
             store: store.clone(),
             relation: LinkRelation { number, reverse: graph.reverse_of(number) },
-            negatives: match config.negative_sampling {
-                NegativeSampling::Uniform | NegativeSampling::Degree => Negatives::Destinations(negatives),
+            negatives: match config.negative_sampling() {
                 NegativeSampling::Shared | NegativeSampling::InBatch => Negatives::Shared(negatives),
                 NegativeSampling::Pairs => Negatives::Pairs(negatives.into()),
+                _ => Negatives::Destinations(negatives),
             },
-            candidates: match (config.negative_sampling, &hard) {
+            candidates: match (config.negative_sampling(), &hard) {
                 (_, Some(hard)) => Candidates::Listed(hard.clone()),
-                (NegativeSampling::Uniform | NegativeSampling::Shared | NegativeSampling::Pairs, None) => {
-                    Candidates::Uniform
-                }
                 (NegativeSampling::Degree, None) => Candidates::by_degree(store, destinations.clone())?,
                 (NegativeSampling::InBatch, None) => Candidates::InBatch,
+                (_, None) => Candidates::Uniform,
             },
             destinations,
             without_negative: WithoutNegative::Marked,
@@ -226,7 +224,7 @@ impl LinkData {
         LinkCandidates {
             count: self.candidates.count,
             kind: match self.among {
-                RankAmong::Drawn(_) | RankAmong::All => "uniform".to_owned(),
+                RankAmong::Auto | RankAmong::Drawn(_) | RankAmong::All => "uniform".to_owned(),
                 RankAmong::Listed(_) => LinkCandidates::LISTED.to_owned(),
             },
             among: self.task.destinations.as_ref().map(|among| among.len()),
@@ -355,13 +353,14 @@ fn rank_candidates(
     let store = relation.edges;
     let nodes = destinations.as_ref().map_or(store.manifest().nodes, |destinations| destinations.len());
     let (count, nodes) = match among {
-        // The default suits small graphs too: candidates may be drawn several times.
-        RankAmong::Drawn(count) if u64::from(count.get()) > nodes && *among != RankAmong::default() => {
+        RankAmong::Drawn(count) if u64::from(count.get()) > nodes => {
             return Err(Error::Options(format!(
                 "candidates is {count}, and there are {nodes} destinations: use --candidates all, which ranks each edge among all of them"
             )));
         }
         RankAmong::Drawn(count) => (Some(count.get()), Candidates::Uniform),
+        // This suits small graphs too: candidates may be drawn several times.
+        RankAmong::Auto => (Some(RankAmong::DRAWN.get()), Candidates::Uniform),
         RankAmong::All => (None, Candidates::Uniform),
         RankAmong::Listed(path) => {
             let listed = lists::candidates(store, path, memory)?;

@@ -60,7 +60,7 @@ pub fn budgeted_bytes(config: &TrainConfig, graph: &Graph, processes: u32) -> Re
         batch: config.batch() as u64,
         parts: config.concurrent().div_ceil(processes.max(1)).into(),
         negatives: config.negatives().into(),
-        sampling: config.negative_sampling,
+        sampling: config.negative_sampling(),
         decoder: config.decoder,
         embedding: config.embedding() as u64,
         hidden: config.hidden as u64,
@@ -90,7 +90,7 @@ impl StepSize {
         let rows = match self.decoder {
             Decoder::Dot => 5,
             Decoder::DistMult => 7,
-            Decoder::Cosine | Decoder::Mlp => 9,
+            _ => 9,
         };
         let row_bytes = self.embedding.saturating_mul(size_of::<f32>() as u64);
         // The perceptron computes a row for each score.
@@ -98,7 +98,7 @@ impl StepSize {
         let ends = match self.sampling {
             NegativeSampling::InBatch => 0,
             NegativeSampling::Pairs => pairs.saturating_mul(2),
-            NegativeSampling::Uniform | NegativeSampling::Degree | NegativeSampling::Shared => pairs,
+            _ => pairs,
         };
         // Each of these nodes has a row in all layers.
         let layers = self.hidden.saturating_mul(self.layers).saturating_mul(LAYER_VALUES * size_of::<f32>() as u64);

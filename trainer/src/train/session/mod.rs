@@ -12,7 +12,8 @@ mod run;
 pub(super) mod run_facts;
 mod start;
 mod train;
-mod watcher;
+
+use grappa_run::watcher;
 
 pub use self::{
     agreement::{agree_on_options, hello},

@@ -9,6 +9,7 @@ use grappa_run::{
     class_names,
     folder::{RunFolder, class_names_of},
     model::ModelOptions,
+    resume::check_best,
     stages::{Stage, StageClock},
 };
 use grappa_storage::Graph;
@@ -224,7 +225,7 @@ fn check_resumed(
         return Err(Error::run_file(path, problem));
     }
     writer.checkpoints.forget_after(checkpoint.state.step)?;
-    resume::check_best(writer.checkpoints, checkpoint, watcher)
+    Ok(check_best(writer.checkpoints, checkpoint, watcher)?)
 }
 
 /// The parameters of another run, which a new run starts with.

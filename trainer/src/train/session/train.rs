@@ -9,6 +9,7 @@ use grappa_run::{
     background::{BackgroundWriter, Unwritten},
     checkpoint::Latest,
     folder::RunFolder,
+    resume,
     stages::StageClock,
     summary::Summary,
 };
@@ -17,7 +18,6 @@ use tch::Device;
 
 use super::{
     files::RunOutput,
-    resume,
     run::RunInProgress,
     start::{NewRun, OUT_OF_MEMORY, RunWriter},
     watcher::Watcher,

@@ -59,6 +59,7 @@ impl Optimizer {
         no_grad(|| match self.kind {
             Kind::Sgd => self.sgd(values, gradient, rate),
             Kind::Adam | Kind::AdamW => self.adam(values, gradient, rate),
+            Kind::Adagrad => unreachable!("a checked configuration of a model with layers does not use Adagrad"),
         });
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use grappa_io::progress::Progress;
-use grappa_run::{config::Monitor, journal::EpochRecord, model::Task};
+use crate::{config::Monitor, journal::EpochRecord, model::Task};
 
 /// Observes a run.
 pub trait Watcher {
-    /// Receives the progress of stages. If it says to stop, training ends early; see [`train`](super::train()).
+    /// Receives the progress of stages. If it says to stop, training ends early, with a checkpoint.
     fn progress(&self) -> &dyn Progress;
 
     /// The time since the start of the program when training begins. It counts as wall time of the run.
