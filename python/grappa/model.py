@@ -230,6 +230,7 @@ Names = tuple[str, str, str]
 class HeteroModel(nn.Module):
     """A model of a graph with types: `model(x_dict, edge_index_dict)` are the outputs of the nodes of type `model.target`. If links of
     the relation `model.target` are predicted, they are a dict with the embeddings of its two types, and `model.decoder` scores pairs.
+    Types with learned embeddings need no features, and `n_id_dict` has the nodes of a minibatch; without it, all nodes are given.
 
     Each layer is HeteroConv of SAGEConv or of GATConv, HGTConv, or RGCNConv on the graph as one of a single type. As in `Model`, each
     layer but the last is followed by the residual, the norm, the activation and dropout, here by type."""
@@ -237,7 +238,7 @@ class HeteroModel(nn.Module):
     target_mean: Tensor
     target_deviation: Tensor
 
-    def __init__(self, options: dict[str, Any], relations: list[list[list[int] | None]]):
+    def __init__(self, options: dict[str, Any], relations: list[list[list[int] | None]], num_nodes: dict[str, int]):
         super().__init__()
         graph, self.kind = options["graph"], options["layer"]
         self.node_types = [node_type["name"] for node_type in graph["node_types"]]
@@ -251,7 +252,10 @@ class HeteroModel(nn.Module):
             self.decoder = LinkDecoder(options["decoder"], options["outputs"])
         self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
         self.normalization, self.residual = options["features"], options["residual"]
-        self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width) for name, width in inputs.items()})
+        learned = {node_type["name"]: node_type.get("embedding", 0) for node_type in graph["node_types"]}
+        self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width - learned[name]) for name, width in inputs.items()})
+        tables = {name: nn.Embedding(num_nodes[name], width) for name, width in learned.items() if width}
+        self.embeddings = pyg.module_dict.ModuleDict(tables)
         self.standardizes_targets = options.get("standardizes_targets", False)
         if self.standardizes_targets:
             self.register_buffer("target_mean", torch.zeros(options["outputs"]))
@@ -313,9 +317,23 @@ class HeteroModel(nn.Module):
         out = conv(torch.cat(list(x_dict.values())), index, torch.cat(kinds))
         return dict(zip(x_dict, out.split([len(x) for x in x_dict.values()])))
 
-    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Names, Tensor]) -> Tensor | dict[str, Tensor]:
+    def inputs(self, x_dict: dict[str, Tensor], n_id_dict: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        inputs = {}
+        for name in self.node_types:
+            parts = [self.features[name](x_dict[name], self.normalization)] if name in x_dict else []
+            if name in self.embeddings:
+                table = self.embeddings[name]
+                parts.append(table.weight if n_id_dict is None else table(n_id_dict[name]))
+            if len({len(part) for part in parts}) != 1:
+                raise ValueError(f"x_dict has no row for each node of type {name}; give all nodes, or n_id_dict with the nodes of the rows")
+            inputs[name] = torch.cat(parts, 1)
+        return inputs
+
+    def forward(
+        self, x_dict: dict[str, Tensor], edge_index_dict: dict[Names, Tensor], n_id_dict: dict[str, Tensor] | None = None
+    ) -> Tensor | dict[str, Tensor]:
         drop = nn.functional.dropout
-        x_dict = {name: drop(self.features[name](x_dict[name], self.normalization), self.input_dropout, self.training) for name in self.node_types}
+        x_dict = {name: drop(x, self.input_dropout, self.training) for name, x in self.inputs(x_dict, n_id_dict).items()}
         if len(self.projections):
             x_dict = {name: self.projections[name](x) for name, x in x_dict.items()}
         if self.kind == "hgt":
@@ -389,7 +407,10 @@ def load(path: str | os.PathLike[str]) -> Model | HeteroModel:
     options = json.loads(metadata["model"])
     model: Model | HeteroModel
     if options.get("graph"):
-        model = HeteroModel(options, json.loads(metadata["relations"]))
+        names = [node_type["name"] for node_type in options["graph"]["node_types"]]
+        tables = {name: tensors.get(f"embeddings.{name.replace('.', '#')}.weight") for name in names}
+        num_nodes = {name: len(table) for name, table in tables.items() if table is not None}
+        model = HeteroModel(options, json.loads(metadata["relations"]), num_nodes)
         # Names of types that are attributes of a ModuleDict have brackets there.
         for name in model.node_types:
             key = pyg.module_dict.ModuleDict.to_internal_key(name)

@@ -179,3 +179,23 @@ def test_a_relation_that_cannot_be_learned_is_refused(market, whole, tmp_path):
         run.predict(market, values="embeddings", type="seller")
     with pytest.raises(grappa.Error, match="the graph differs from the one"):
         run.predict(whole, links=[[1], [2]])
+
+
+@pytest.mark.parametrize("model", ["rsage", "rgcn", "hgt"])
+def test_learned_embeddings_are_inputs_of_the_exported_model(market, tmp_path, model):
+    options = {"fanouts": [4, 4], "hidden": 16, "epochs": 3, "partitions": 3, "batch": 256, "normalize_features": "standard"}
+    embeddings = "user=5,item=3"
+    run = grappa.train(market, out=tmp_path / "run", task="link", model=model, node_embeddings=embeddings, **options)
+    module = run.model()
+    assert module.embeddings["user"].weight.shape == (120, 5)
+    x_dict = {name: torch.from_numpy(market[name].features[:]) for name in market.node_types}
+    edges = {edge_type: torch.from_numpy(market.edge_split(edge_type, "train")) for edge_type in market.edge_types}
+    with torch.no_grad():
+        out = module(x_dict, edges)
+        everyone = {name: torch.arange(len(x)) for name, x in x_dict.items()}
+        assert torch.equal(module(x_dict, edges, everyone)["user"], out["user"])
+    for node_type in ["user", "item"]:
+        found = run.predict(market, values="embeddings", type=node_type)
+        np.testing.assert_allclose(found, out[node_type].numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="n_id_dict"):
+        module({name: x[:7] for name, x in x_dict.items()}, edges)

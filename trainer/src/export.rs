@@ -31,6 +31,8 @@
 //!
 //! Before the first layer there are `feature_mean` and `feature_deviation` `[i]`, if features are standardized.
 //!
+//! Learnable embeddings of nodes are `embeddings.TYPE.weight` `[nodes, values]`, in the order of nodes.
+//!
 //! Targets of regression are `target_mean` plus `target_deviation` times the values of the last layer; both are `[targets]`.
 //!
 //! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`,
@@ -71,15 +73,16 @@ pub fn export<'a>(trained: &Trained, out: impl Into<Destination<'a>>) -> Result<
         .filter_map(|(name, _)| name.strip_suffix("running_mean"))
         .map(|norm| NamedTensor::new(format!("{norm}num_batches_tracked"), Dtype::I64, &[], vec![0; 8]))
         .collect();
+    let more = [counters, trained.exported_embeddings()].concat();
     let metadata = BTreeMap::from([
         ("task".to_owned(), json(&trained.task())),
         ("class_names".to_owned(), json(trained.class_names())),
         ("feature_names".to_owned(), json(&trained.schema().feature_names())),
     ]);
-    model.save_with(out, &counters, metadata)?;
+    model.save_with(out, &more, metadata)?;
     let length = out.metadata().map_err(grappa_io::Error::io("read", out))?.len();
     Ok(Exported {
-        tensors: model.parameters().named().len() + buffers.len() + counters.len(),
+        tensors: model.parameters().named().len() + buffers.len() + more.len(),
         parameters: model.parameters().count(),
         bytes: length,
     })

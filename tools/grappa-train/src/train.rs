@@ -166,7 +166,10 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
     };
     if config.layers == 0 {
         group.leave();
-        bail!("--layers 0 trains with one process, and this is one of {}: leave out --workers and the launcher", local.ranks);
+        bail!(
+            "--layers 0 trains with one process, and this is one of {}: leave out --workers and the launcher",
+            local.ranks
+        );
     }
     log::line(&format!("rank {} of {}, training in {}", local.rank, local.ranks, at.display()));
     let threads = (config.threads() / local.local_ranks as usize).max(1);

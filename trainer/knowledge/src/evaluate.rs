@@ -38,8 +38,11 @@ const BLOCKS: usize = 16;
 const DRAW_KEY: u64 = 0x6361_6e64;
 
 /// Rows and queries of held-out triples.
-const QUERIES: MemoryShare =
-    MemoryShare::one("queries of held-out triples", 8, "held-out triples that exceed 1/8 are ranked in groups; chosen, not measured");
+const QUERIES: MemoryShare = MemoryShare::one(
+    "queries of held-out triples",
+    8,
+    "held-out triples that exceed 1/8 are ranked in groups; chosen, not measured",
+);
 
 /// What ranks need to know of a graph.
 #[derive(Debug)]
@@ -264,13 +267,12 @@ impl Ranking<'_> {
             let mut listed: Vec<Listed> = match self.candidates {
                 None => known.iter().copied().filter(others).map(|entity| listed_of(entity, true)).collect(),
                 Some(draws) => {
-                    let key = random::combine(DRAW_KEY, 2 * (first + (query % count) as u64) + u64::from(query >= count));
-                    let drawn = (0..draws.into())
-                        .map(|draw| random::scale(random::draw_at(key, draw), self.triples.entity_count() as u64) as u32);
-                    drawn
-                        .filter(others)
-                        .map(|entity| listed_of(entity, known.binary_search(&entity).is_ok()))
-                        .collect()
+                    let key =
+                        random::combine(DRAW_KEY, 2 * (first + (query % count) as u64) + u64::from(query >= count));
+                    let drawn = (0..draws.into()).map(|draw| {
+                        random::scale(random::draw_at(key, draw), self.triples.entity_count() as u64) as u32
+                    });
+                    drawn.filter(others).map(|entity| listed_of(entity, known.binary_search(&entity).is_ok())).collect()
                 }
             };
             listed.sort_unstable();

@@ -132,12 +132,8 @@ impl Side<'_> {
         gradients.positives.clear();
         gradients.positives.resize(count, (0.0, 0.0));
         let mut losses = vec![0.0; count.div_ceil(TILE)];
-        let mut by_block: Vec<_> = memory
-            .scores
-            .iter_mut()
-            .zip(&columns)
-            .map(|(scores, columns)| scores.chunks_mut(TILE * columns))
-            .collect();
+        let mut by_block: Vec<_> =
+            memory.scores.iter_mut().zip(&columns).map(|(scores, columns)| scores.chunks_mut(TILE * columns)).collect();
         let tiles = gradients.queries.data.chunks_mut(TILE * stride).zip(gradients.positives.chunks_mut(TILE));
         let tiles = tiles.zip(&mut losses).enumerate().map(|(tile, ((gradients, positives), loss))| Tile {
             first: tile * TILE,
@@ -181,7 +177,8 @@ impl Side<'_> {
         for (number, scores) in scores.iter_mut().enumerate() {
             self.similarity.scores(queries, blocks.rows(candidates, number), &prepared[number], scores);
         }
-        let mut columns: Vec<_> = scores.iter_mut().map(|scores| scores.chunks_mut(scores.len() / positives.len())).collect();
+        let mut columns: Vec<_> =
+            scores.iter_mut().map(|scores| scores.chunks_mut(scores.len() / positives.len())).collect();
         for (index, positive) in positives.iter_mut().enumerate() {
             let of_query = columns.iter_mut().enumerate().map(|(number, rows)| {
                 let row = rows.next().expect("a row for each query");
@@ -197,7 +194,8 @@ impl Side<'_> {
                 Positives::Apart(rows, clashes) => {
                     let start = clashes.partition_point(|&(other, _)| (other as usize) < query);
                     for &(_, candidate) in clashes[start..].iter().take_while(|(other, _)| *other as usize == query) {
-                        segments[candidate as usize / blocks.size][candidate as usize % blocks.size] = f32::NEG_INFINITY;
+                        segments[candidate as usize / blocks.size][candidate as usize % blocks.size] =
+                            f32::NEG_INFINITY;
                     }
                     positive.0 = self.similarity.score(queries.row(index), self.rows_of(rows).row(query));
                     Positive::Apart(positive.0)
@@ -214,8 +212,14 @@ impl Side<'_> {
         for (number, factors) in scores.iter().enumerate() {
             let columns = factors.len() / count;
             let rows = blocks.rows(candidates, number);
-            let products =
-                Factors { a: factors, a_row: columns, a_step: 1, b: rows.data, b_step: rows.stride, depth: rows.count() };
+            let products = Factors {
+                a: factors,
+                a_row: columns,
+                a_step: 1,
+                b: rows.data,
+                b_step: rows.stride,
+                depth: rows.count(),
+            };
             multiply(Instructions::best(), products, gradients, count, rows.stride);
         }
         if self.similarity == Similarity::Euclidean {

@@ -303,8 +303,11 @@ pub enum ModelTarget {
 pub struct ModelNodeType {
     /// The name.
     pub name: String,
-    /// Features per node.
+    /// Inputs per node: its features, and then its learnable embedding.
     pub inputs: usize,
+    /// The values of the embedding among these; 0 without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub embedding: usize,
     /// The columns of these features. Empty if they have no names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<Column>,
@@ -322,11 +325,15 @@ pub struct ModelRelation {
     pub destination: usize,
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl ModelGraph {
     /// The graph of a store without types, with this number of features per node.
     pub fn untyped(inputs: usize) -> Self {
         Self {
-            node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs, columns: Vec::new() }],
+            node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs, embedding: 0, columns: Vec::new() }],
             relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0 }],
             target: ModelTarget::Type(0),
         }
@@ -483,7 +490,7 @@ impl ModelOptions {
     pub fn check(&self) -> Result<()> {
         let sizes = [
             ("layers", self.layers),
-            ("features per node", self.inputs),
+            ("features per node", self.graph().node_types.iter().map(|node_type| node_type.inputs).min().unwrap_or(0)),
             ("hidden dimensions", self.hidden),
             ("outputs", self.outputs),
         ];

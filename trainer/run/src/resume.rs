@@ -136,6 +136,7 @@ mod tests {
             optimizer: vec![NamedTensor::from_f32("first", &[1], &[0.5])],
             historical: Vec::new(),
             residuals: Vec::new(),
+            embeddings: Vec::new(),
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The key of a type in PyTorch Geometric's ModuleDict.
-pub(super) fn module_key(name: &str) -> String {
+pub(crate) fn module_key(name: &str) -> String {
     name.replace('.', "#")
 }
 

@@ -53,4 +53,4 @@ pub use self::{
     reduction::{Attention, Reduction, ReluSum, WeightedGcn},
     typewise::TypeStep,
 };
-pub(crate) use self::{decoder::PairScore, features::ChangedRows, layers::gcn_factors};
+pub(crate) use self::{decoder::PairScore, features::ChangedRows, layer_shape::module_key, layers::gcn_factors};

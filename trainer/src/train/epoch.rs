@@ -248,7 +248,9 @@ impl Trainer {
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
     fn steps_of(&mut self, epoch: &mut Epoch<'_, '_>, feed: &Feed, progress: &dyn Progress) -> Result<()> {
-        epoch.keeps_batch = feed.is_resident() && self.repeated_batch_memory() > 0;
+        // Embeddings change, so a batch with them is not the same one again.
+        let is_same = self.learner.embeddings.is_none();
+        epoch.keeps_batch = is_same && feed.is_resident() && self.repeated_batch_memory() > 0;
         // If all features are in memory, batches come too fast for reading ahead to help.
         let read_ahead = usize::from(self.history.rows.is_some() && !feed.is_resident());
         let batches = epoch.batches;
@@ -356,7 +358,10 @@ impl Trainer {
     fn begin_step(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, sampled_edges(&batch.batch));
-        let step = self.learner.add_gradient(epoch.number, batch, &self.data, self.overlaps, &mut self.clock)?;
+        let step = {
+            let data = (&*self.data, &self.partitions.owners[..]);
+            self.learner.add_gradient(epoch.number, batch, data, self.overlaps, &mut self.clock)?
+        };
         if self.processes.group.is_some() {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
             step.results(&self.data)?;

@@ -11,7 +11,10 @@ use grappa_sampling::{
     policy::{FIRST_INPUTS, LISTS},
 };
 
-use super::{data::training_data::TrainingData, links::LinkData, options::resolved_config::ResolvedConfig};
+use super::{
+    data::training_data::TrainingData, embeddings::table_bytes, links::LinkData,
+    options::resolved_config::ResolvedConfig,
+};
 
 /// The phase of training steps.
 pub(crate) const STEPS: &str = "training steps";
@@ -153,10 +156,16 @@ impl TrainingMemory<'_> {
     }
 
     /// Memory that the run takes before the graph.
-    fn leases_of_all_phases(&self) -> [Lease; 2] {
+    fn leases_of_all_phases(&self) -> [Lease; 3] {
         let weight_sums = self.data.degrees.weight_sums().map_or(0, |sums| size_of_val(&**sums) as u64);
         let before_graph = self.config.requested().memory.0.saturating_sub(self.config.memory.0);
+        let embeddings = table_bytes(self.config, &self.data.graph).expect("checked at the start");
         [
+            Lease::new(
+                "embeddings of nodes",
+                embeddings,
+                "the embeddings of all nodes, with the state of their optimizer and the copies of other partitions; refused above 1/2",
+            ),
             Lease::new(
                 "sums of edge weights",
                 weight_sums,
@@ -164,7 +173,7 @@ impl TrainingMemory<'_> {
             ),
             Lease::new(
                 "negatives of a step",
-                before_graph.saturating_sub(weight_sums),
+                before_graph.saturating_sub(weight_sums + embeddings),
                 "tensors of negatives beyond 32 MiB, which count as memory of the model; refused above 1/2 of the memory",
             ),
         ]

@@ -36,6 +36,7 @@
 //! the bit, on any number of threads.
 
 mod data;
+mod embeddings;
 mod epoch;
 mod evaluate;
 pub mod exchange;

@@ -132,6 +132,7 @@ impl<'a> ModelOnGraph<'a> {
         Ok(RelationalInference {
             graph: &self.data.graph,
             lists: self.data.lists(),
+            embeddings: self.learner.embeddings.as_ref(),
             first_hop: aggregates.flatten(),
             budget: Budget::new(room.inference, self.config.threads()),
             scratch: &self.config.folder,

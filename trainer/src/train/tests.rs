@@ -125,7 +125,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
             break;
         }
         let (data, clock) = (&trainer.data, &mut trainer.clock);
-        let begun = trainer.learner.add_gradient(0, loaded, data, false, clock).unwrap();
+        let begun = trainer.learner.add_gradient(0, loaded, (data, &trainer.partitions.owners), false, clock).unwrap();
         let sums = (begun.results(data).unwrap(), begun.weights);
         let parameters = trainer.learner.model.parameters();
         let gradient = parameters.flat_gradient().copy();

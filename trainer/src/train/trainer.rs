@@ -19,6 +19,7 @@ use tch::Device;
 
 use super::{
     data::{moments, training_data::TrainingData, types},
+    embeddings::NodeTables,
     evaluate::{
         evaluations::{Evaluation, Evaluations},
         link_scores,
@@ -56,6 +57,8 @@ pub struct Trainer {
     pub(super) overlaps: bool,
     /// The memory of this process, by phase and consumer.
     pub(super) ledger: Ledger,
+    /// Whether the copies of embeddings are those of the partitions that open next, because a checkpoint had them.
+    pub(super) keeps_copies: bool,
     /// Problems that training survives.
     pub(super) warnings: Vec<String>,
     /// The wall time of the run's stages.
@@ -108,6 +111,11 @@ impl Trainer {
             warnings.extend(minibatch_estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config::warnings(&config, config.knows_first_hop()));
+        if processes.group.is_some() && !config.node_embeddings.is_empty() {
+            return Err(Error::Options(
+                "--node-embeddings trains in one process: leave out --workers and torchrun, or leave out --node-embeddings".into(),
+            ));
+        }
         if val_examples == 0 {
             warnings.extend(config::warnings_without_validation(&config));
         }
@@ -115,7 +123,8 @@ impl Trainer {
         warnings.extend(warnings_of_processes(&processes, &config, learner.model.parameters().count()));
         Ok(Self {
             partitions: OpenPartitions::new(&config, &data, &processes)?,
-            overlaps: config.device != Device::Cpu,
+            // A step reads the embeddings that the step before has written.
+            overlaps: config.device != Device::Cpu && config.node_embeddings.is_empty(),
             ledger: Ledger::new(config.requested().memory.0),
             config: Arc::new(config),
             processes,
@@ -125,6 +134,7 @@ impl Trainer {
             evaluations: Evaluations::default(),
             method,
             partial: None,
+            keeps_copies: false,
             warnings,
             clock: StageClock::started(Duration::ZERO),
         })
@@ -213,6 +223,12 @@ impl Trainer {
             self.warnings.extend(lacks.filter(|_| is_first));
         }
         self.partitions.opened(super_epoch, &assignment, &self.data.graph);
+        if let Some(tables) = &mut self.learner.embeddings
+            && self.config.partitions() > 1
+            && !std::mem::take(&mut self.keeps_copies)
+        {
+            self.partitions.halo_bytes += tables.copy();
+        }
         self.clock.enter(stage);
         Ok(())
     }
@@ -361,6 +377,16 @@ impl Trainer {
         self.partitions.super_epoch != Some(next / every) || self.history.is_due(next, every).unwrap_or(true)
     }
 
+    /// Whether the step after a checkpoint is of the same super-epoch as the one before.
+    fn is_within_super_epoch(&self, state: &RunState) -> bool {
+        let every = self.config.repartition_every;
+        match state.partial {
+            Some(partial) if partial.steps > 0 && !partial.is_trained => true,
+            Some(partial) if partial.is_trained => !(state.epoch + 1).is_multiple_of(every),
+            _ => !state.epoch.is_multiple_of(every),
+        }
+    }
+
     /// Restores the state of a checkpoint, which was read from `path`, and its historical embeddings.
     ///
     /// # Errors
@@ -368,6 +394,8 @@ impl Trainer {
     pub fn restore(&mut self, path: &Path, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
         self.learner.restore(path, checkpoint, &self.processes)?;
         self.partitions.generation = checkpoint.state.generation;
+        self.keeps_copies = self.learner.embeddings.as_ref().is_some_and(NodeTables::has_copies)
+            && self.is_within_super_epoch(&checkpoint.state);
         // The metrics of a process count once.
         self.partial = checkpoint.state.partial.map(|partial| match self.processes.is_first() {
             true => partial,

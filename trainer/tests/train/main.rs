@@ -2,6 +2,7 @@
 
 mod refused;
 mod typed;
+mod typed_embeddings;
 mod typed_links;
 
 use std::{

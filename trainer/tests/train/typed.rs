@@ -15,7 +15,12 @@ use grappa_trainer::{
 use super::*;
 
 /// Users, and the items that they buy, which have four classes. Only items have features, unless `all_features` are wanted.
-fn shop(folder: &Path, all_features: bool) -> Graph {
+pub fn shop(folder: &Path, all_features: bool) -> Graph {
+    generate(folder, recipe(5), all_features)
+}
+
+/// The shop of a seed.
+pub fn recipe(seed: u64) -> GraphRecipe {
     let node_type = |name: &str, nodes, classes| NodeTypeRecipe { name: name.to_owned(), nodes, classes, splits: None };
     let relation = |source, name: &str, destination, edges, reverse: Option<&str>| RelationRecipe {
         source,
@@ -25,12 +30,15 @@ fn shop(folder: &Path, all_features: bool) -> Graph {
         degrees: Degrees::Even,
         reverse: reverse.map(str::to_owned),
     };
-    let recipe = GraphRecipe {
+    GraphRecipe {
         version: Recipe::VERSION,
-        seed: 5,
+        seed,
         node_types: vec![node_type("user", 500, 0), node_type("item", 2000, 4)],
         relations: vec![relation(0, "buys", 1, 4000, Some("bought_by")), relation(1, "like", 1, 3000, None)],
-    };
+    }
+}
+
+pub fn generate(folder: &Path, recipe: GraphRecipe, all_features: bool) -> Graph {
     let stored = |dim| Some(FeatureOptions::new(dim, FeatureDtype::F32, FeatureSource::Stored));
     let path = folder.join("shop.grappa");
     let features = vec![stored(6).filter(|_| all_features), stored(16)];
@@ -40,7 +48,7 @@ fn shop(folder: &Path, all_features: bool) -> Graph {
 
 const MODELS: [LayerKind; 4] = [LayerKind::Rsage, LayerKind::Rgcn, LayerKind::Rgat, LayerKind::Hgt];
 
-fn typed(model: LayerKind) -> TrainConfig {
+pub fn typed(model: LayerKind) -> TrainConfig {
     TrainConfig {
         model,
         fanouts: Auto::Value("5,5".parse().unwrap()),

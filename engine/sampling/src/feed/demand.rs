@@ -210,6 +210,7 @@ impl MinibatchDemand {
             Ok(Minibatch {
                 nodes: with_room(nodes)?,
                 seeds: 0,
+                parts: Vec::new(),
                 blocks: blocks.map(BlockSize::block).collect::<Result<_>>()?,
                 links: LinkPairs {
                     positives: with_room(positives)?,
@@ -301,5 +302,5 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
         indices + edges + degrees + size_of::<Block>() as u64
     };
     let blocks: u64 = minibatch.blocks.iter().map(of_block).sum();
-    bytes(&minibatch.nodes) + blocks + minibatch.links.bytes()
+    bytes(&minibatch.nodes) + bytes(&minibatch.parts) + blocks + minibatch.links.bytes()
 }

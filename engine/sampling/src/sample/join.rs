@@ -133,13 +133,14 @@ impl Minibatch {
             indices.begin(minibatches().map(|part| part.nodes.len()))?;
             if join == Join::Apart {
                 heap::reserve(&mut out.nodes, nodes, JOINED)?;
+                heap::reserve(&mut out.parts, if parts.len() > 1 { nodes } else { 0 }, JOINED)?;
             }
             let table = sampler.tables[node_type].table_for(shape.nodes[node_type]);
             table.begin();
             let TypeIndices { places, rows, starts } = indices;
             let mut next = 0;
             for level in 0..=hops {
-                for (part, &start) in parts.iter().zip(&*starts) {
+                for (number, (part, &start)) in (0..).zip(parts.iter().zip(&*starts)) {
                     let range = shape.level(part, node_type, level);
                     let nodes = &part[node_type].nodes[range.clone()];
                     let indices = start + range.start..start + range.end;
@@ -147,7 +148,13 @@ impl Minibatch {
                     next += nodes.len() as u32;
                     match join {
                         Join::SharedInput => table.relabel(nodes, &mut out.nodes, &mut rows[indices]),
-                        Join::Apart => out.nodes.extend_from_slice(nodes),
+                        Join::Apart => {
+                            out.nodes.extend_from_slice(nodes);
+                            // A part alone stays as it is.
+                            if parts.len() > 1 {
+                                out.parts.resize(out.nodes.len(), number);
+                            }
+                        }
                     }
                 }
                 // Parts of links may share seeds: the source of an edge is in any partition. The pairs are those of one of the types.

@@ -26,6 +26,8 @@ pub struct Minibatch {
     /// One block per hop, from the seeds outwards. A model applies its layers in the opposite order, to the last block
     /// first.
     pub blocks: Vec<Block>,
+    /// The part of each node, if the minibatch was joined of several parts that share no input. Otherwise empty.
+    pub parts: Vec<u32>,
     /// The pairs of a minibatch of [links](crate::links). Otherwise empty.
     pub links: LinkPairs,
 }
@@ -123,6 +125,7 @@ impl Minibatch {
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.seeds = 0;
+        self.parts.clear();
         self.blocks.iter_mut().for_each(Block::clear);
         self.links.clear();
     }

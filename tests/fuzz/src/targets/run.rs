@@ -145,6 +145,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[6], &[0.0; 6])],
         historical: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
         residuals: vec![NamedTensor::from_f32("0", &[6], &[0.25; 6])],
+        embeddings: vec![NamedTensor::from_f32("user", &[3, 2], &[0.75; 6])],
     };
     let scratch = Scratch::new();
     let path = scratch.path().join("checkpoint");

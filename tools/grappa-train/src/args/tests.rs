@@ -60,6 +60,7 @@ fn every_flag_sets_its_key() {
         ("negative-sampling", "shared"),
         ("negatives-from", "hard.csv"),
         ("among", "items.txt"),
+        ("node-embeddings", "user=64,item=8"),
         ("candidates", "all"),
         ("rank-destinations", "true"),
         ("temperature", "0.5"),
@@ -182,6 +183,7 @@ fn wrong_values_say_what_would_be_right() {
         (["--dropout", "1"], "dropout is 1; it must be from 0 to below 1"),
         (["--weight-decay", "0.1,x"], "value 2 of the list is `x`"),
         (["--last-heads", "0"], "it must be at least 1"),
+        (["--node-embeddings", "user"], "such as user=64,item=64, or none"),
         (["--layers", "0"], "layers is 0"),
         (["--epochs", "18446744073709551615"], "impossible value"),
     ] {

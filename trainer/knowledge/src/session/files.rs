@@ -95,6 +95,7 @@ fn checkpoint(state: &RunState, relations: &Rows) -> Checkpoint {
         optimizer,
         historical: Vec::new(),
         residuals: Vec::new(),
+        embeddings: Vec::new(),
     }
 }
 
@@ -127,7 +128,8 @@ pub(crate) fn relations_of(
         if optimizer.counts_updates() {
             let name = format!("{RELATIONS}.updates");
             let found = checkpoint.optimizer.iter().find(|tensor| tensor.name == name).ok_or_else(other)?;
-            let counts = found.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
+            let counts =
+                found.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
             updates = counts.collect();
         }
         if updates.len() != relations.updates().len() {

@@ -4,7 +4,7 @@
 //! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.first`). The metadata of its header has
 //!
 //! ```text
-//! grappa.version   "4"
+//! grappa.version   "5"
 //! grappa.state     the state of the run, as JSON: RunState
 //! grappa.digest    XXH3-64 of the state and of every tensor's name, type, shape and bytes; 16 hexadecimal digits
 //! ```
@@ -12,6 +12,10 @@
 //! Historical embeddings of halo nodes may be older than the checkpoint. Then `history.parameters.` and `history.buffers.` are the
 //! tensors of the model that they were made with, from which they are made again. Version 1 has no such tensors, and no
 //! unfinished epochs in its state. Versions 1 and 2 have no wall time by stage. They can still be read.
+//!
+//! `embeddings.user` has the learnable embeddings of the nodes of a type, in the order of nodes. A whole checkpoint also has the state of
+//! their optimizer, `embeddings.user#first`, `#second` and `#updates`, and `embeddings.user#copies`, which partitions read of nodes that they
+//! do not own. Versions before 5 have none.
 //!
 //! `residuals.0`, `residuals.1` and so on are what each process has not sent yet of its compressed gradients. Versions before 4 have none.
 //!
@@ -43,7 +47,7 @@ pub use self::{
 use crate::{Error, Result, own_folder::OwnFolder};
 
 /// The version of the format that is written, and the newest that can be read.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 const VERSION_KEY: &str = "grappa.version";
 const STATE_KEY: &str = "grappa.state";
@@ -65,10 +69,12 @@ pub struct Checkpoint {
     pub historical: Vec<NamedTensor>,
     /// For each process, under its number, the part of its compressed gradients that it has not sent yet. Empty without error feedback.
     pub residuals: Vec<NamedTensor>,
+    /// The learnable embeddings of nodes, by node type.
+    pub embeddings: Vec<NamedTensor>,
 }
 
 /// The first parts of the names of tensors in a file, in the order of the fields of a checkpoint.
-const KINDS_OF_TENSORS: [&str; 5] = ["parameters", "buffers", "optimizer", "history", "residuals"];
+const KINDS_OF_TENSORS: [&str; 6] = ["parameters", "buffers", "optimizer", "history", "residuals", "embeddings"];
 
 impl Checkpoint {
     /// Writes or replaces a checkpoint file. When this returns, the file is on disk.
@@ -136,13 +142,14 @@ impl Checkpoint {
             tensor.name = name.to_owned();
             lists[list].push(tensor);
         }
-        let [parameters, buffers, optimizer, historical, residuals] = lists;
-        Ok(Self { state, parameters, buffers, optimizer, historical, residuals })
+        let [parameters, buffers, optimizer, historical, residuals, embeddings] = lists;
+        Ok(Self { state, parameters, buffers, optimizer, historical, residuals, embeddings })
     }
 
     /// All tensors with the names that they have in the file.
     fn prefixed(&self) -> Vec<(String, &NamedTensor)> {
-        let lists = [&self.parameters, &self.buffers, &self.optimizer, &self.historical, &self.residuals];
+        let Self { parameters, buffers, optimizer, historical, residuals, embeddings, .. } = self;
+        let lists = [parameters, buffers, optimizer, historical, residuals, embeddings];
         KINDS_OF_TENSORS
             .into_iter()
             .zip(lists)

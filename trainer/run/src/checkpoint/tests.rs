@@ -40,6 +40,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[0, 5], &[])],
         historical: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
         residuals: vec![NamedTensor::from_f32("0", &[2], &[0.25, -0.5])],
+        embeddings: vec![NamedTensor::from_f32("user", &[1, 2], &[0.5, 3.0])],
     }
 }
 
@@ -243,12 +244,12 @@ fn a_newer_version_is_an_error_and_nothing_older_is_taken_instead() {
     let path = checkpoints.save(&checkpoint(20)).unwrap();
     let (tensors, metadata) = read_tensors(&path).unwrap();
     let mut metadata: BTreeMap<String, String> = metadata.into_iter().collect();
-    metadata.insert(VERSION_KEY.to_owned(), "5".to_owned());
+    metadata.insert(VERSION_KEY.to_owned(), "6".to_owned());
     write_tensors(&path, &tensors, &metadata).unwrap();
     let error = checkpoints.latest().unwrap_err();
     assert!(matches!(error, Error::NewerVersion(_)), "{error:?}");
     let error = error.to_string();
-    assert!(error.contains("version 5, and this program reads versions up to 4"), "{error}");
+    assert!(error.contains("version 6, and this program reads versions up to 5"), "{error}");
 }
 
 #[test]

@@ -18,27 +18,29 @@ mod edges;
 mod effects;
 mod layers;
 mod links;
+mod node_embeddings;
 mod options;
 mod per_layer;
 mod preset;
 mod rank_among;
 mod resolved;
 mod task;
-mod triples;
 #[cfg(test)]
 mod tests;
+mod triples;
 
 pub use self::{
     changed_options::{ChangedOptions, shown},
     checks::{check, check_ranges},
     choices::{
-        Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets, FirstHop,
-        HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
+        Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets,
+        FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
     declare::{Bound, OptionScope, TrainOption},
     edges::StoredEdges,
     effects::{warnings, warnings_without_validation},
+    node_embeddings::NodeEmbeddings,
     options::TrainConfig,
     per_layer::PerLayer,
     preset::Preset,

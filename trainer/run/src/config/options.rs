@@ -11,8 +11,9 @@ use serde::Serializer;
 use toml::Table;
 
 use super::{
-    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets, FirstHop,
-    HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, PerLayer, RankAmong, ReadEngine, TaskChoice,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate,
+    ExcludeTargets, FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, NodeEmbeddings, Optimizer,
+    PerLayer, RankAmong, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -50,6 +51,13 @@ train_options! {
         /// Base matrices of rgcn, whose weighted sums are the matrices of relations; auto: a matrix for each relation
         #[serde(with = "serde_text")]
         bases("N"): Auto<NonZeroUsize> = Auto::Auto;
+        /// Node types whose nodes have learnable embeddings among their inputs, and their numbers of values, for rsage, rgcn, rgat and hgt
+        ///
+        /// Embeddings follow the features of a node, if there are any. A store without types has the type node. The partition that owns a node
+        /// updates its embedding, by the rate of --lr and without --weight-decay; other partitions read the embedding as it was at the last
+        /// repartitioning. The first hop is sampled.
+        #[serde(with = "serde_text")]
+        node_embeddings("TYPE=N,..."): NodeEmbeddings = NodeEmbeddings::default();
         /// Number of attention heads, for gat, gatv2, transformer, rgat and hgt; must divide --hidden
         heads("N"): usize = 4, bounds: &[AtLeastOne];
         /// Number of attention heads in the last layer, which are averaged, for gat, gatv2, transformer and rgat; auto: as --heads
@@ -82,7 +90,8 @@ train_options! {
     "Task" {
         /// Task: classification or regression of nodes, or link prediction
         task("TASK"): TaskChoice = TaskChoice::default();
-        /// Node type to learn, in a graph with types; without it, the only type with labels
+        /// Node type to learn, in a graph with types, or SOURCE:NAME:DESTINATION with --task link; without it, the only one with labels or
+        /// with edges that are held out
         #[serde(skip_serializing_if = "Option::is_none")]
         target("TYPE"): Option<String> = None;
         /// Training loss
@@ -311,7 +320,7 @@ train_options! {
     }
 }
 
-text_option!(ClassWeights, CompressRate, DeviceChoice, PerLayer, RankAmong);
+text_option!(ClassWeights, CompressRate, DeviceChoice, NodeEmbeddings, PerLayer, RankAmong);
 
 /// `auto` and its explanation, then the names of a type.
 fn auto_or<T: OptionValue>(auto: &'static str) -> Vec<Choice> {

@@ -241,6 +241,9 @@ impl TrainConfig {
         if self.task == TaskChoice::Link && self.exclude_targets() != ExcludeTargets::None {
             return Some(format!("--exclude-targets {}", self.exclude_targets()));
         }
+        if !self.node_embeddings.is_empty() {
+            return Some(format!("--node-embeddings {}", self.node_embeddings));
+        }
         if self.input_dropout > 0.0 {
             return Some(format!("--input-dropout {}", self.input_dropout));
         }

@@ -42,6 +42,10 @@ fn measure_type(
         return Ok(());
     };
     let store = &graph.node_types()[node_type];
+    if store.manifest().features.is_none() {
+        // Embeddings are not normalized.
+        return Ok(());
+    }
     let features = store_features(store)?;
     let first_chunk = graph.positions().chunks_of(node_type).start;
     // The first rank of each host measures its chunks. On one host, each rank measures all.

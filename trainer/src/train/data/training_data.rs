@@ -54,7 +54,7 @@ impl TrainingData {
             ModelTarget::Relation(number) => Truth::Links(LinkData::open(&graph, number, config)?),
             ModelTarget::Type(_) => Truth::Labels(NodeLabels::new(&store)?),
         };
-        types::check_features(&graph)?;
+        types::check_features(&graph, config)?;
         if let Truth::Labels(labels) = &truth {
             config::check_labels(config, labels.spec())?;
         }
@@ -73,7 +73,11 @@ impl TrainingData {
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
             shape: shape_of(&graph),
-            model_graph: config.model.is_relational().then(|| types::model_graph(&graph, model_target)).transpose()?,
+            model_graph: config
+                .model
+                .is_relational()
+                .then(|| types::model_graph(&graph, model_target, |name| config.node_embeddings.values(name)))
+                .transpose()?,
             graph,
             target,
             store,

@@ -25,7 +25,20 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
         )));
     }
     if !config.model.is_relational() {
-        return Ok(());
+        return match config.node_embeddings.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Options(format!(
+                "--node-embeddings {} does not go with --model {}: use rsage, rgcn, rgat or hgt, which take graphs without types, too",
+                config.node_embeddings, config.model
+            ))),
+        };
+    }
+    if let Some((name, _)) = config.node_embeddings.iter().find(|(name, _)| graph.type_named(name).is_none()) {
+        let names: Vec<&str> = graph.manifest().node_types.iter().map(|entry| entry.name.as_str()).collect();
+        return Err(Error::WrongStore(format!(
+            "{path}: there is no node type {name} for --node-embeddings; there are {}",
+            names.join(", ")
+        )));
     }
     let lacking = [
         (config.trains_full_graph(), "--method"),
@@ -138,18 +151,22 @@ fn target_type(graph: &Graph, name: Option<&str>) -> Result<usize> {
     }
 }
 
-/// Refuses a graph with a type without features.
-pub(crate) fn check_features(graph: &Graph) -> Result<()> {
+/// Refuses a graph with a type without features and embeddings.
+pub(crate) fn check_features(graph: &Graph, config: &TrainConfig) -> Result<()> {
     let path = graph.path();
-    let lacks = |store: &Arc<Store>| store.manifest().features.is_none();
+    let lacks = |name: &str, store: &Arc<Store>| {
+        store.manifest().features.is_none() && config.node_embeddings.values(name) == 0
+    };
     let types = graph.manifest().node_types.iter().zip(graph.node_types());
-    let lacking: Vec<&str> = types.filter(|(_, store)| lacks(store)).map(|(entry, _)| entry.name.as_str()).collect();
+    let lacking: Vec<&str> =
+        types.filter(|(entry, store)| lacks(&entry.name, store)).map(|(entry, _)| entry.name.as_str()).collect();
     match lacking[..] {
         [] => Ok(()),
         [_] if !graph.has_types() => Err(no_features(path).into()),
         [first, ..] => Err(Error::WrongStore(format!(
             "{}: nodes of type {} have no features, which the model needs: make them from the features of neighbors with `grappa-store \
-             add-features {} --kind mean --type {first}`, or ingest the graph again with --features-from {first}=COLUMNS",
+             add-features {} --kind mean --type {first}`, learn embeddings of them with --node-embeddings {first}=64, or ingest the graph \
+             again with --features-from {first}=COLUMNS",
             path.display(),
             lacking.join(", "),
             path.display()
@@ -157,13 +174,15 @@ pub(crate) fn check_features(graph: &Graph) -> Result<()> {
     }
 }
 
-/// The types and relations of a graph for a model of `target`.
-pub(crate) fn model_graph(graph: &Graph, target: ModelTarget) -> Result<ModelGraph> {
+/// The types and relations of a graph for a model of `target`. `embedding` is the number of values of the embeddings of a type.
+pub(crate) fn model_graph(graph: &Graph, target: ModelTarget, embedding: impl Fn(&str) -> usize) -> Result<ModelGraph> {
     let manifest = graph.manifest();
     let node_types = manifest.node_types.iter().zip(graph.node_types()).map(|(entry, store)| {
+        let embedding = embedding(&entry.name);
         Ok(ModelNodeType {
             name: entry.name.clone(),
-            inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize),
+            inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize) + embedding,
+            embedding,
             columns: store.schema()?.features,
         })
     });

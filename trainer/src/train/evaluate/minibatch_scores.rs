@@ -52,7 +52,7 @@ fn scores_of_batches<'a>(
     sampler: &Arc<Sampler>,
     batch: usize,
 ) -> Result<SplitScores<'a>> {
-    let (share, progress) = (on.processes.share_within(), on.progress);
+    let (share, progress, config_device) = (on.processes.share_within(), on.progress, on.config.device);
     let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
     let scale = on.target_scale();
     let loader = &mut on.partitions.loader;
@@ -63,7 +63,11 @@ fn scores_of_batches<'a>(
     for batch in loader.deliver(&batches) {
         check_stopped(progress)?;
         let batch = Arc::new(batch?);
-        let tensors = loading.model_tensors(&batch)?;
+        let mut tensors = loading.model_tensors(&batch)?;
+        if let Some(tables) = &on.learner.embeddings {
+            let gathered = tables.gather(&on.data.graph, batch.minibatches(), None, config_device);
+            gathered.append_to(&mut tensors.rows.own);
+        }
         let pass = Pass { training: None, names: None, scaling: Scaling::HorvitzThompson };
         let model = &on.learner.model;
         let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));

@@ -13,7 +13,7 @@
 use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{
-    Aggregation, Budget, NodeRows, OwnRows, Reduce, SelectedRows, StateRows, StoredRows, read_each, store_features,
+    Aggregation, Budget, NodeRows, OwnRows, Reduce, SelectedRows, StateRows, StoredRows, read_each,
 };
 use grappa_formats::manifest::FeatureDtype;
 use grappa_io::{
@@ -29,7 +29,10 @@ use crate::{
     Result,
     nn::{Model, TypeStep},
     shim,
-    train::tensors::host_values,
+    train::{
+        embeddings::{NodeTables, input_rows},
+        tensors::host_values,
+    },
 };
 
 /// The rows of one kind that a layer makes for a type.
@@ -46,6 +49,8 @@ pub struct RelationalInference<'a> {
     pub graph: &'a Graph,
     /// The adjacency lists of each relation.
     pub lists: &'a [Arc<MappedChunks>],
+    /// The learnable embeddings of nodes, if there are any.
+    pub(crate) embeddings: Option<&'a NodeTables>,
     /// Pre-aggregated features of each relation for the first layer, if the model takes them.
     pub first_hop: Option<Vec<Aggregates>>,
     /// Memory and threads. The tensors that are computed at once take up to an eighth more.
@@ -86,7 +91,8 @@ impl RelationalInference<'_> {
     pub fn run(&self, model: &Model, needed: &Needed, progress: &dyn Progress, on_rows: &mut OnRows<'_>) -> Result<()> {
         let stores = self.graph.node_types();
         let everyone: Vec<NodeSet> = stores.iter().map(|store| NodeSet::all(store.manifest().nodes)).collect();
-        let features = stores.iter().map(|store| store_features(store)).collect::<grappa_io::Result<Vec<_>>>()?;
+        let features = stores.iter().enumerate().map(|(number, store)| input_rows(store, self.embeddings, number));
+        let features = features.collect::<grappa_io::Result<Vec<_>>>()?;
         let first_hop = self.first_hop.as_ref().map(|_| self.first_hop_rows()).transpose()?;
         let types = 0..stores.len();
         let mut states: Vec<Option<StateRows>> = types.clone().map(|_| None).collect();

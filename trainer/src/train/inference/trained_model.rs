@@ -15,7 +15,7 @@ use grappa_formats::{
 };
 use grappa_io::progress::Progress;
 use grappa_run::{
-    checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
+    checkpoint::{Checkpoint, Checkpoints, Latest, NamedTensor, RunState},
     class_names,
     config::{FirstHop, Monitor},
     folder,
@@ -35,15 +35,23 @@ use super::{
 };
 use crate::train::{
     data::{edge_data, slice, types},
+    embeddings::NodeTables,
     options::first_hop,
+    ranks::graph_digest,
     tensors,
 };
-use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
+use crate::{
+    Error, Result,
+    nn::{Model, module_key},
+    runtime::catch_out_of_memory,
+};
 
 /// The model of a run with the parameters of its best evaluation, or the last ones if there was no evaluation.
 #[derive(Debug)]
 pub struct Trained {
     model: Model,
+    /// The learnable embeddings of nodes, in the order of ids.
+    embeddings: Vec<NamedTensor>,
     state: RunState,
     checkpoint: PathBuf,
     monitor: Monitor,
@@ -165,12 +173,17 @@ impl Trained {
         let model = Model::new(state.model_options(&config), config.seed, device)?;
         tensors::load(&path, model.parameters().named(), &checkpoint.parameters)?;
         tensors::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
+        let is_state =
+            |tensor: &NamedTensor| !model.options().graph().node_types.iter().any(|known| known.name == tensor.name);
+        let mut embeddings = checkpoint.embeddings;
+        embeddings.retain(|tensor| !is_state(tensor));
         let schema = folder::schema_of(folder, &state)?;
         let given = folder::class_names_of(folder, state.outputs, state.has_class_names())?;
         Ok(Self {
             class_names: if given.is_empty() { schema.classes.clone() } else { given },
             schema,
             model,
+            embeddings,
             state,
             checkpoint: path,
             monitor: config.monitor,
@@ -183,6 +196,15 @@ impl Trained {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// The learnable embeddings of nodes, under the names that they have in PyTorch.
+    pub(crate) fn exported_embeddings(&self) -> Vec<NamedTensor> {
+        let named = |tensor: &NamedTensor| NamedTensor {
+            name: format!("embeddings.{}.weight", module_key(&tensor.name)),
+            ..tensor.clone()
+        };
+        self.embeddings.iter().map(named).collect()
     }
 
     /// The device of the model.
@@ -249,9 +271,24 @@ impl Trained {
                 ))),
             };
         };
-        if let Some(difference) = types::difference(learned, &types::model_graph(graph, learned.target)?) {
+        let embedding = |name: &str| {
+            learned
+                .node_types
+                .iter()
+                .find(|node_type| node_type.name == name)
+                .map_or(0, |node_type| node_type.embedding)
+        };
+        if let Some(difference) = types::difference(learned, &types::model_graph(graph, learned.target, embedding)?) {
             return Err(Error::WrongStore(format!(
                 "{path}: the graph differs from the one that the model was trained on: {difference}"
+            )));
+        }
+        if !self.embeddings.is_empty() && graph_digest(graph)? != self.state.store_digest {
+            let names: Vec<&str> = self.embeddings.iter().map(|table| table.name.as_str()).collect();
+            return Err(Error::WrongStore(format!(
+                "{path}: the run has embeddings of the nodes of type {} of its own graph, and this graph is another one: use the graph that \
+                 it was trained on",
+                names.join(", ")
             )));
         }
         let nodes: &Store = &graph.node_types()[types::node_type(graph, learned.target)];
@@ -521,11 +558,13 @@ impl Trained {
             work_max: f64::INFINITY,
             threads: budget.threads,
         };
+        let embeddings = NodeTables::of_checkpoint(&self.checkpoint, &options.graph(), graph, &self.embeddings)?;
         let edges = NeededGraph::of_model(&lists, &shape_of(graph), options);
         let needed = Needed::compute(&edges, nodes, &needed_options, progress)?.expect("there is no limit");
         let inference = RelationalInference {
             graph,
             lists: &lists,
+            embeddings: embeddings.as_ref(),
             first_hop,
             budget,
             scratch,

@@ -48,7 +48,11 @@ pub(crate) fn loader_options(
         edge_features: matches!(edges, EdgeInput::Features(_)),
         ..LoaderOptions::new(MinibatchOptions {
             batch: config.batch(),
-            join_steps: Some(Join::SharedInput),
+            // The embedding of a node depends on the partition that reads it.
+            join_steps: Some(match config.node_embeddings.is_empty() {
+                true => Join::SharedInput,
+                false => Join::Apart,
+            }),
             steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
             seed: config.seed,
             shuffle: !config.repeats_batch(),

@@ -13,7 +13,7 @@ use tch::Device;
 
 use super::partition_counts::ChosenNumbers;
 use crate::Result;
-use crate::train::{data::edge_data, links, ranks::Processes};
+use crate::train::{data::edge_data, embeddings, links, ranks::Processes};
 
 /// The options of a run, after everything that is `auto` and does not need open partitions was decided, once.
 ///
@@ -67,7 +67,9 @@ impl ResolvedConfig {
             ..requested.clone()
         };
         config::check(&options)?;
+        let embeddings = embeddings::budgeted_bytes(&options, graph)?;
         options.memory.0 -= links::budgeted_bytes(&options, graph, processes.count())?;
+        options.memory.0 = options.memory.0.saturating_sub(embeddings).max(1);
         Ok(Self { requested, options, aggregates, device, folder, reason: numbers.reason })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grappa_sampling::feed::{Batch, FeatureBuffer, OutputDtype, RowContent};
+use grappa_sampling::feed::{Batch, OutputDtype, RowContent};
 use tch::{Device, Kind, Tensor};
 
 use crate::{
@@ -21,17 +21,19 @@ pub(crate) struct FeatureTensors {
 impl FeatureTensors {
     /// The rows of a batch on a device. On a processor nothing is copied: the tensors are views of the batch and keep it alive.
     ///
-    /// # Panics
-    /// If the batch has no features.
     pub fn from_batch(batch: &Arc<Batch>, relations: usize, device: Device) -> Self {
-        let rows = features(batch);
+        let nodes = batch.minibatches().iter().map(|minibatch| minibatch.nodes.len() as i64);
+        let Some(rows) = batch.features() else {
+            // No type has features.
+            let own = nodes.map(|nodes| Tensor::empty([nodes, 0], (Kind::Float, device)));
+            return Self { own: own.collect(), aggregates: Vec::new() };
+        };
         let kind = match rows.dtype() {
             OutputDtype::F32 => Kind::Float,
             OutputDtype::Bf16 => Kind::BFloat16,
         };
         let values = rows.shapes().map(|(.., [rows, dim])| rows * dim).sum();
         let all = send(view_memory(batch.clone(), values, 1, kind).view([-1]), device);
-        let nodes = batch.minibatches().iter().map(|minibatch| minibatch.nodes.len() as i64);
         let mut own: Vec<Tensor> = nodes.map(|nodes| Tensor::empty([nodes, 0], (kind, device))).collect();
         let mut aggregates = Vec::new();
         let mut start = 0;
@@ -56,12 +58,8 @@ impl FeatureTensors {
     }
 }
 
-fn features(batch: &Batch) -> &FeatureBuffer {
-    batch.features().expect("features were asked for")
-}
-
 impl Values for Batch {
     fn bytes(&self) -> &[u8] {
-        features(self).bytes()
+        self.features().expect("a view of features").bytes()
     }
 }

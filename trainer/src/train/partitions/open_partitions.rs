@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use grappa_formats::assignment::Assignment;
+use grappa_formats::{ChunkId, assignment::Assignment};
 use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, folder::ASSIGNMENTS};
 use grappa_sampling::{
@@ -31,6 +31,8 @@ pub(crate) struct OpenPartitions {
     pub super_epoch: Option<u64>,
     /// The generation of their assignment.
     pub generation: u64,
+    /// The partition of each chunk.
+    pub owners: Vec<u32>,
     /// The work of training an epoch on them, in all processes, once it was counted.
     pub epoch_work: Option<f64>,
     /// Bytes about halo nodes that they got since the last epoch began.
@@ -59,6 +61,7 @@ impl OpenPartitions {
             device_copy: Arc::new(device_copy),
             super_epoch: None,
             generation: data.graph.assignment().generation(),
+            owners: Vec::new(),
             epoch_work: None,
             halo_bytes: 0,
             repeated: None,
@@ -141,6 +144,9 @@ impl OpenPartitions {
     pub fn opened(&mut self, super_epoch: u64, assignment: &Assignment, graph: &Graph) {
         self.halo_bytes += self.bytes_of_halo_lists(graph);
         self.generation = assignment.generation();
+        let chunks = 0..graph.positions().chunks().chunks();
+        self.owners =
+            chunks.map(|chunk| assignment.owners(ChunkId(chunk)).base.map_or(u32::MAX, |base| base.0)).collect();
         self.super_epoch = Some(super_epoch);
     }
 

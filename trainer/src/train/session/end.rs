@@ -106,7 +106,7 @@ impl RunInProgress<'_, '_> {
         }
         match self.output.checkpoints.best_of(&self.output.state) {
             Ok(Some((path, checkpoint))) => {
-                self.trainer.learner.load_parameters(&path, &checkpoint)?;
+                self.trainer.learner.load_model(&path, &checkpoint)?;
                 Ok(true)
             }
             Ok(None) => Ok(true),

@@ -21,9 +21,14 @@ pub(crate) struct Initial {
 }
 
 impl Initial {
-    /// Reads the parameters of the `run` in a folder for a model. The store has the names of features and classes in `schema`.
-    /// Warnings are added to `warnings`.
-    pub fn read(run: &Path, model: &ModelOptions, schema: &Schema, warnings: &mut Vec<String>) -> Result<Self> {
+    /// Reads the parameters of the `run` in a folder for a model. The store has the names of features and classes in `schema`, and its digest
+    /// is `digest`. Warnings are added to `warnings`.
+    pub fn read(
+        run: &Path,
+        model: &ModelOptions,
+        (schema, digest): (&Schema, u64),
+        warnings: &mut Vec<String>,
+    ) -> Result<Self> {
         let run_config = folder::config_of(run)?;
         let Some((path, checkpoint)) = trained_model::find(run, run_config.digest(), warnings)? else {
             return Err(Error::run_file(run, "the run has no checkpoint yet: resume it with --resume"));
@@ -41,6 +46,13 @@ impl Initial {
                 run.display()
             )));
         }
+        let has_embeddings = model.graph().node_types.iter().any(|node_type| node_type.embedding > 0);
+        if has_embeddings && state.store_digest != digest {
+            return Err(Error::WrongRun(format!(
+                "--init-from {} has embeddings of the nodes of another graph than this one: leave out --init-from or --node-embeddings",
+                run.display()
+            )));
+        }
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
             return Err(Error::WrongRun(format!(
@@ -52,9 +64,9 @@ impl Initial {
         Ok(Self { path, checkpoint })
     }
 
-    /// Gives a model the parameters.
-    pub fn load(&self, learner: &Learner) -> Result<()> {
-        learner.load_parameters(&self.path, &self.checkpoint)
+    /// Gives a model the parameters, and the embeddings of nodes.
+    pub fn load(&self, learner: &mut Learner) -> Result<()> {
+        learner.load_model(&self.path, &self.checkpoint)
     }
 }
 

@@ -98,7 +98,9 @@ impl NewRun {
             }
         }
         let initial = match &config.init_from {
-            Some(run) if from.is_none() => Some(initial(run, &data.model_options(&config), &schema, watcher)?),
+            Some(run) if from.is_none() => {
+                Some(initial(run, &data.model_options(&config), (&schema, digest), watcher)?)
+            }
             _ => None,
         };
         let is_first = processes.is_first();
@@ -158,7 +160,7 @@ impl NewRun {
                 trainer.measure(watcher.progress())?;
                 state.note_digest(CLASS_WEIGHTS, trainer.learner.class_weights);
                 state.note_digest(LINK_LISTS, link_lists);
-                initial.map_or(Ok(()), |initial| initial.load(&trainer.learner))?;
+                initial.map_or(Ok(()), |initial| initial.load(&mut trainer.learner))?;
                 None
             }
         };
@@ -229,9 +231,9 @@ fn check_resumed(
 }
 
 /// The parameters of another run, which a new run starts with.
-fn initial(run: &Path, model: &ModelOptions, schema: &Schema, watcher: &mut dyn Watcher) -> Result<Initial> {
+fn initial(run: &Path, model: &ModelOptions, store: (&Schema, u64), watcher: &mut dyn Watcher) -> Result<Initial> {
     let mut warnings = Vec::new();
-    let initial = Initial::read(run, model, schema, &mut warnings)?;
+    let initial = Initial::read(run, model, store, &mut warnings)?;
     warnings.iter().for_each(|warning| watcher.warn(warning));
     Ok(initial)
 }

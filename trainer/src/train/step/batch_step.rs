@@ -17,6 +17,7 @@ use super::learner::{Learner, Objective, StepOptions};
 use crate::train::random_key::key;
 use crate::train::{
     data::training_data::TrainingData,
+    embeddings::Owners,
     exchange::{LossWeights, Summed},
     partitions::loaded_batch::{Loaded, TruthTensors},
 };
@@ -91,15 +92,22 @@ impl Learner {
     /// Adds the gradient of a batch to the gradients of the parameters. A GPU does so while the caller goes on;
     /// [`BegunStep::results`] waits for it. With `overlaps`, the loss need not be known before the gradient is computed.
     pub fn add_gradient(
-        &self,
+        &mut self,
         epoch: u64,
-        batch: Loaded,
-        data: &TrainingData,
+        mut batch: Loaded,
+        (data, owners): (&TrainingData, &[u32]),
         overlaps: bool,
         clock: &mut StageClock,
     ) -> Result<BegunStep> {
         clock.enter(Stage::Forward);
         batch.arrive();
+        if let Some(tables) = &self.embeddings {
+            let owners = Owners { of_chunks: owners, parts: &batch.parts };
+            let device = batch.tensors.factors.device();
+            let gathered = tables.gather(&data.graph, batch.batch.minibatches(), Some(owners), device);
+            gathered.append_to(&mut batch.tensors.model.rows.own);
+            self.gathered = Some(gathered);
+        }
         let (first, tensors) = (batch.first(), &batch.tensors);
         // One pass per step, so the first partition of its group names it, in every process.
         let StepOptions { seed, concurrent, .. } = self.options;
@@ -156,7 +164,11 @@ impl Learner {
         let parameters = self.model.parameters();
         let summed = self.gradients.sum(&parameters.flat_gradient_with_room(), weights, done)?;
         let StepOptions { correction, clip, .. } = self.options;
-        parameters.scale_gradient(1.0 / self.denominator.of_step(correction, summed.weights, seeds));
+        let denominator = self.denominator.of_step(correction, summed.weights, seeds);
+        parameters.scale_gradient(1.0 / denominator);
+        if let (Some(tables), Some(gathered)) = (&mut self.embeddings, self.gathered.take()) {
+            tables.update(&gathered, rate, denominator);
+        }
         if clip > 0.0 {
             parameters.clip_gradient(clip);
         }

@@ -18,6 +18,7 @@ use crate::train::{
         monitor::check_monitor,
         training_data::TrainingData,
     },
+    embeddings::{BatchEmbeddings, NodeTables},
     exchange::gradient_exchange::GradientExchange,
     links::LinkLoss,
     options::resolved_config::ResolvedConfig,
@@ -61,6 +62,10 @@ pub(crate) struct Learner {
     pub optimizer: Optimizer,
     pub denominator: Denominator,
     pub gradients: GradientExchange,
+    /// The learnable embeddings of nodes, if there are any.
+    pub embeddings: Option<NodeTables>,
+    /// Those of the batch whose gradient is computed.
+    pub gathered: Option<BatchEmbeddings>,
     pub options: StepOptions,
     /// Optimizer steps that are finished.
     pub step: u64,
@@ -100,6 +105,8 @@ impl Learner {
                 }
             },
             class_weights: weights.as_deref().map(digest),
+            embeddings: NodeTables::new(&data.graph, config)?,
+            gathered: None,
             model,
             options: StepOptions {
                 seed: config.seed,
@@ -151,7 +158,14 @@ impl Learner {
             optimizer: moments.map(|(name, tensor)| to_named(name, tensor)).collect(),
             historical: Vec::new(),
             residuals: Vec::new(),
+            embeddings: self.embeddings.as_ref().map_or_else(Vec::new, |tables| tables.named(whole)),
         }
+    }
+
+    /// Gives the model the parameters of a checkpoint, which was read from `path`, and the embeddings of nodes.
+    pub fn load_model(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
+        self.load_parameters(path, checkpoint)?;
+        self.embeddings.as_mut().map_or(Ok(()), |tables| tables.load(path, &checkpoint.embeddings))
     }
 
     /// Gives the model the parameters of a checkpoint, which was read from `path`.
@@ -168,6 +182,9 @@ impl Learner {
         load(path, &moments, &checkpoint.optimizer)?;
         let parameters = self.model.parameters().count();
         self.gradients.restore(processes, path, checkpoint, parameters)?;
+        if let Some(tables) = &mut self.embeddings {
+            tables.restore(path, &checkpoint.embeddings)?;
+        }
         let state = &checkpoint.state;
         self.optimizer.set_steps(state.counters.get(OPTIMIZER_STEPS).copied().unwrap_or_default());
         let averages = [DENOMINATOR_MEAN, DENOMINATOR_WEIGHT];

@@ -100,6 +100,9 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
         for count in [1, 2, 5] {
             join(&parts[..count], Join::Apart, &mut joined);
             assert!(joined.blocks.last().unwrap().own.is_empty());
+            let of_part = |number: u32| joined.parts.iter().filter(|&&part| part == number).count();
+            let expected = |number: u32| if count == 1 { 0 } else { parts[number as usize].nodes.len() };
+            assert!((0..count as u32).all(|number| of_part(number) == expected(number)), "the part of each node");
             join(&parts[..count], Join::SharedInput, &mut joined);
             let is_prefix = joined.blocks.last().unwrap().own.is_empty();
             assert_eq!(is_prefix, count == 1 || sampler.hops() == 1, "{count} parts share destinations");

@@ -48,6 +48,7 @@ fn everything() -> TrainConfig {
         target: Some("paper".into()),
         relation_aggregate: RelationAggregate::Mean,
         bases: Auto::Value(NonZeroUsize::new(4).unwrap()),
+        node_embeddings: "user=16".parse().unwrap(),
         loss: LossKind::CrossEntropy,
         focal_gamma: Auto::Value(1.5),
         huber_delta: Auto::Value(0.5),

@@ -1,0 +1,113 @@
+//! The embeddings of the nodes of a batch.
+
+use grappa_kernels::for_each;
+use grappa_knowledge::rows::GradientOf;
+use grappa_sampling::{feed::BatchPlace, sample::Minibatch};
+use grappa_storage::Graph;
+use tch::{Device, Tensor};
+
+use super::tables::{NodeTable, NodeTables};
+use crate::train::tensors::{HostValues, host_values};
+
+/// Rows that a thread copies at a time.
+const ROWS: usize = 512;
+
+/// The partitions of a batch and of all nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Owners<'a> {
+    /// The partition of each chunk of the graph.
+    pub of_chunks: &'a [u32],
+    /// The parts of the batch.
+    pub parts: &'a [BatchPlace],
+}
+
+/// The embeddings of the nodes of a batch, as leaves of its gradient.
+pub(crate) struct BatchEmbeddings {
+    pub(super) types: Vec<TypeEmbeddings>,
+}
+
+/// The embeddings of the nodes of a type.
+pub(super) struct TypeEmbeddings {
+    pub node_type: usize,
+    /// f32 of `[nodes, values]`.
+    leaf: Tensor,
+    /// The nodes that are updated, with their places in the batch, ascending: those that the partition of the place owns.
+    pub own: Vec<GradientOf>,
+}
+
+impl TypeEmbeddings {
+    /// The gradient, row by row. None if the loss does not depend on it.
+    pub fn gradient(&self) -> Option<HostValues> {
+        let gradient = self.leaf.grad();
+        gradient.defined().then(|| host_values(&gradient))
+    }
+}
+
+impl NodeTables {
+    /// Reads the embeddings of the nodes of a batch. Without `owners`, all are the newest ones.
+    pub fn gather(
+        &self,
+        graph: &Graph,
+        minibatches: &[Minibatch],
+        owners: Option<Owners<'_>>,
+        device: Device,
+    ) -> BatchEmbeddings {
+        let types = (0..self.types()).filter_map(|node_type| {
+            let table = self.table(node_type)?;
+            let minibatch = &minibatches[node_type];
+            let owned: Vec<bool> = match owners.filter(|_| table.copies.is_some()) {
+                Some(owners) => owned(graph, node_type, minibatch, owners),
+                None => vec![true; minibatch.nodes.len()],
+            };
+            let leaf = gathered(table, minibatch, &owned).to_device(device).set_requires_grad(true);
+            let places = (0..).zip(&minibatch.nodes).zip(&owned);
+            let mut own: Vec<GradientOf> = places
+                .filter(|(_, is_own)| **is_own)
+                .map(|((gradient, node), _)| GradientOf { row: node.0 as u32, gradient })
+                .collect();
+            own.sort_unstable();
+            Some(TypeEmbeddings { node_type, leaf, own })
+        });
+        BatchEmbeddings { types: types.collect() }
+    }
+}
+
+impl BatchEmbeddings {
+    /// Appends the embeddings to the features of each type, `[nodes, features]`.
+    pub fn append_to(&self, features: &mut [Tensor]) {
+        for TypeEmbeddings { node_type, leaf, .. } in &self.types {
+            let features = &mut features[*node_type];
+            *features = Tensor::cat(&[features.shallow_clone(), leaf.to_kind(features.kind())], 1);
+        }
+    }
+}
+
+/// The embeddings of the nodes of a minibatch, f32 of `[nodes, values]`: the newest one where `owned`, and else the copy.
+fn gathered(table: &NodeTable, minibatch: &Minibatch, owned: &[bool]) -> Tensor {
+    let values = table.rows.dim();
+    let mut all = vec![0.0f32; minibatch.nodes.len() * values];
+    let parts: Vec<_> =
+        all.chunks_mut(ROWS * values).zip(minibatch.nodes.chunks(ROWS).zip(owned.chunks(ROWS))).collect();
+    for_each(parts, |(out, (nodes, owned))| {
+        for (out, (node, &is_own)) in out.chunks_exact_mut(values).zip(nodes.iter().zip(owned)) {
+            let row = node.0 as usize;
+            out.copy_from_slice(match &table.copies {
+                Some(copies) if !is_own => &copies[row * values..][..values],
+                _ => table.rows.row(row),
+            });
+        }
+    });
+    Tensor::from_slice(&all).view([-1, values as i64])
+}
+
+/// Whether the partition of each place of a minibatch owns its node.
+fn owned(graph: &Graph, node_type: usize, minibatch: &Minibatch, owners: Owners<'_>) -> Vec<bool> {
+    let store = &graph.node_types()[node_type];
+    let first_chunk = graph.positions().chunks_of(node_type).start as usize;
+    let is_owned = |(at, node): (usize, &_)| {
+        let part = minibatch.parts.get(at).map_or(0, |&part| part as usize);
+        let chunk = first_chunk + store.chunks().chunk_of(*node).0 as usize;
+        owners.of_chunks[chunk] == owners.parts[part].partition.0
+    };
+    minibatch.nodes.iter().enumerate().map(is_owned).collect()
+}

@@ -1,0 +1,26 @@
+//! Learnable embeddings of nodes, as inputs of the model beside features.
+//!
+//! ```text
+//! tables   the embeddings of each type, and what the step of an optimizer does to them
+//! batch    the embeddings of the nodes of a batch, as leaves of its gradient
+//! rows     features and embeddings as rows of exact inference
+//! memory   the memory of all of it, and the refusal of too much
+//! ```
+//!
+//! An embedding belongs to a node, and not to the model. The partition that owns the node updates it, by lazy Adam: only embeddings with a
+//! gradient change, and each counts its own updates. Other partitions read a copy of it, which dates from the last repartitioning and has no
+//! gradient. So partitions still exchange nothing but gradients while they train; copies are state, which moves when ownership does.
+
+mod batch;
+mod memory;
+mod rows;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::{
+    batch::{BatchEmbeddings, Owners},
+    memory::{budgeted_bytes, table_bytes},
+    rows::input_rows,
+    tables::NodeTables,
+};
