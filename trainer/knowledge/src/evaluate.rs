@@ -31,9 +31,9 @@ use crate::{
 /// Queries that a thread ranks at a time.
 const TILE: usize = 96;
 /// Candidates of a block of scores.
-const BLOCK: usize = 512;
+const BLOCK: usize = 64;
 /// Blocks that are prepared before all queries are scored with them.
-const BLOCKS: usize = 16;
+const BLOCKS: usize = 128;
 /// The key of drawn candidates, which are the same in all runs.
 const DRAW_KEY: u64 = 0x6361_6e64;
 

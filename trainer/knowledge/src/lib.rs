@@ -24,6 +24,8 @@ mod session;
 pub mod side;
 pub mod similarity;
 pub mod step;
+#[cfg(test)]
+mod tests;
 pub mod triples;
 
 pub use self::{
