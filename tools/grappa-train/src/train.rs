@@ -122,7 +122,10 @@ pub fn train_in(
     screen: &mut Screen,
 ) -> grappa_trainer::Result<summary::Summary> {
     let trained = match config.layers {
-        0 => grappa_knowledge::train(graph, config, &folder, resume.is_some(), screen).map_err(error_of_knowledge),
+        0 => {
+            // Its kernels run on the threads that are registered.
+            grappa_knowledge::train(graph, config, &folder, resume.is_some(), screen).map_err(error_of_knowledge)
+        }
         _ => runtime::device(config.device)
             .and_then(|device| train(graph, setup(config)?, &folder, resume.is_some(), device, screen)),
     };
@@ -166,7 +169,10 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
     };
     if config.layers == 0 {
         group.leave();
-        bail!("--layers 0 trains with one process, and this is one of {}: leave out --workers and the launcher", local.ranks);
+        bail!(
+            "--layers 0 trains with one process, and this is one of {}: leave out --workers and the launcher",
+            local.ranks
+        );
     }
     log::line(&format!("rank {} of {}, training in {}", local.rank, local.ranks, at.display()));
     let threads = (config.threads() / local.local_ranks as usize).max(1);

@@ -102,7 +102,11 @@ pub struct Buckets {
 enum Place {
     Memory(Vec<[u32; 3]>),
     /// A file, and the checksum of each visit's triples. The file is removed with this.
-    Disk { file: File, path: PathBuf, checksums: Vec<u64> },
+    Disk {
+        file: File,
+        path: PathBuf,
+        checksums: Vec<u64>,
+    },
 }
 
 impl Drop for Place {
@@ -191,8 +195,7 @@ impl Buckets {
             Place::Disk { file, path, checksums } => {
                 buffer.resize(count, [0; 3]);
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
-                file.read_exact_at(bytes, start * size_of::<Triple>() as u64)
-                    .map_err(EngineError::io("read", path))?;
+                file.read_exact_at(bytes, start * size_of::<Triple>() as u64).map_err(EngineError::io("read", path))?;
                 match xxh3_64(bytes) == checksums[visit] {
                     true => Ok(buffer),
                     false => Err(Error::Run(grappa_run::Error::run_file(

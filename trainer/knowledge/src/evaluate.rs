@@ -38,8 +38,11 @@ const BLOCKS: usize = 128;
 const DRAW_KEY: u64 = 0x6361_6e64;
 
 /// Rows and queries of held-out triples.
-const QUERIES: MemoryShare =
-    MemoryShare::one("queries of held-out triples", 8, "held-out triples that exceed 1/8 are ranked in groups; chosen, not measured");
+const QUERIES: MemoryShare = MemoryShare::one(
+    "queries of held-out triples",
+    8,
+    "held-out triples that exceed 1/8 are ranked in groups; chosen, not measured",
+);
 
 /// What ranks need to know of a graph.
 #[derive(Debug)]
@@ -79,19 +82,23 @@ impl KnownAnswers {
         progress.stage("collecting known triples", None);
         let relations = triples.relations().len();
         let mut questions = HashMap::new();
-        // Most entities of a large graph are in no held-out triple.
-        let mut is_asked = vec![false; triples.entity_count()];
         for part in [EdgePart::Val, EdgePart::Test] {
             triples.for_each(part, progress, |triple| {
                 for asked in Asked::BOTH {
                     let next = questions.len() as u32;
                     questions.entry(question(asked, triple, relations)).or_insert(next);
                 }
-                is_asked[triple.head as usize] = true;
-                is_asked[triple.tail as usize] = true;
                 Ok(())
             })?;
         }
+        Self::answer(triples, questions, progress)
+    }
+
+    fn answer(triples: &Triples, questions: HashMap<u64, u32>, progress: &dyn Progress) -> Result<Self> {
+        let relations = triples.relations().len();
+        // Most entities of a large graph are in no question.
+        let mut is_asked = vec![false; triples.entity_count()];
+        questions.keys().for_each(|question| is_asked[(question / relations as u64 / 2) as usize] = true);
         let mut seen = vec![false; triples.entity_count()];
         let mut found: Vec<(u32, u32)> = Vec::new();
         for part in EdgePart::ALL {
@@ -115,6 +122,28 @@ impl KnownAnswers {
         let starts = (0..=questions.len() as u32).map(|number| found.partition_point(|&(other, _)| other < number));
         let starts = starts.collect();
         Ok(Self { seen, questions, starts, answers: found.into_iter().map(|(_, answer)| answer).collect() })
+    }
+
+    /// Collects the known tails of heads and relations. Reads the graph once.
+    ///
+    /// # Errors
+    /// As [`KnownAnswers::collect`].
+    pub fn of_tails(triples: &Triples, asked: impl Iterator<Item = Triple>, progress: &dyn Progress) -> Result<Self> {
+        let relations = triples.relations().len();
+        let mut questions = HashMap::new();
+        for triple in asked {
+            let next = questions.len() as u32;
+            questions.entry(question(Asked::Tail, triple, relations)).or_insert(next);
+        }
+        Self::answer(triples, questions, progress)
+    }
+
+    /// The known tails of a head and a relation that were asked for, ascending.
+    ///
+    /// # Panics
+    /// If they were not.
+    pub fn tails(&self, triple: Triple, relations: usize) -> &[u32] {
+        self.answers(question(Asked::Tail, triple, relations))
     }
 
     fn answers(&self, question: u64) -> &[u32] {
@@ -264,13 +293,12 @@ impl Ranking<'_> {
             let mut listed: Vec<Listed> = match self.candidates {
                 None => known.iter().copied().filter(others).map(|entity| listed_of(entity, true)).collect(),
                 Some(draws) => {
-                    let key = random::combine(DRAW_KEY, 2 * (first + (query % count) as u64) + u64::from(query >= count));
-                    let drawn = (0..draws.into())
-                        .map(|draw| random::scale(random::draw_at(key, draw), self.triples.entity_count() as u64) as u32);
-                    drawn
-                        .filter(others)
-                        .map(|entity| listed_of(entity, known.binary_search(&entity).is_ok()))
-                        .collect()
+                    let key =
+                        random::combine(DRAW_KEY, 2 * (first + (query % count) as u64) + u64::from(query >= count));
+                    let drawn = (0..draws.into()).map(|draw| {
+                        random::scale(random::draw_at(key, draw), self.triples.entity_count() as u64) as u32
+                    });
+                    drawn.filter(others).map(|entity| listed_of(entity, known.binary_search(&entity).is_ok())).collect()
                 }
             };
             listed.sort_unstable();

@@ -16,6 +16,7 @@ pub mod buckets;
 pub mod decoder;
 mod error;
 pub mod evaluate;
+mod learned;
 pub mod loss;
 pub mod matrix;
 pub mod residents;
@@ -30,5 +31,6 @@ pub mod triples;
 
 pub use self::{
     error::{Error, Result},
+    learned::{BestTails, LearnedRows},
     session::train,
 };

@@ -102,8 +102,7 @@ impl QueryLoss {
             }
             TripleLoss::Logistic { margin, adversarial } if adversarial > 0.0 => {
                 let factor = self.weight / 2.0 / self.sum.max(f32::MIN_POSITIVE);
-                let share =
-                    |score: f32| factor * exp_of_negative((adversarial * (score - largest)).min(0.0));
+                let share = |score: f32| factor * exp_of_negative((adversarial * (score - largest)).min(0.0));
                 self.of_negatives += sum_of(scores, |score| share(score) * softplus(margin + score));
                 self.similarity.replace(scores, |score| share(score) * sigmoid(margin + score));
             }

@@ -9,7 +9,7 @@ use crate::{
     Result,
     buckets::Pair,
     matrix::Matrix,
-    rows::{Generations, GradientOf, Generation, RowOptimizer, Rows, TableShape},
+    rows::{Generation, Generations, GradientOf, RowOptimizer, Rows, TableShape},
 };
 
 /// How rows of entities begin.
@@ -185,11 +185,7 @@ impl Residents {
         }
         for part in 0..self.shape().parts {
             if !self.generations.has(part) {
-                let slot = Slot {
-                    part,
-                    rows: self.initial.rows(self.shape(), part, self.optimizer),
-                    is_changed: true,
-                };
+                let slot = Slot { part, rows: self.initial.rows(self.shape(), part, self.optimizer), is_changed: true };
                 self.write_now(&slot)?;
             }
         }

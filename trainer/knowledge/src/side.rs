@@ -124,12 +124,8 @@ impl Side<'_> {
         gradients.positives.clear();
         gradients.positives.resize(count, (0.0, 0.0));
         let mut losses = vec![0.0; count.div_ceil(TILE)];
-        let mut by_block: Vec<_> = memory
-            .scores
-            .iter_mut()
-            .zip(&columns)
-            .map(|(scores, columns)| scores.chunks_mut(TILE * columns))
-            .collect();
+        let mut by_block: Vec<_> =
+            memory.scores.iter_mut().zip(&columns).map(|(scores, columns)| scores.chunks_mut(TILE * columns)).collect();
         let tiles = gradients.queries.data.chunks_mut(TILE * stride).zip(gradients.positives.chunks_mut(TILE));
         let tiles = tiles.zip(&mut losses).enumerate().map(|(tile, ((gradients, positives), loss))| Tile {
             first: tile * TILE,

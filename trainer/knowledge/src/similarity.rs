@@ -173,13 +173,7 @@ impl Similarity {
     }
 
     /// Adds the gradients of a query and a row, from the `gradient` of their `score`.
-    pub fn backward(
-        self,
-        [query, row]: [&[f32]; 2],
-        score: f32,
-        gradient: f32,
-        [of_query, of_row]: [&mut [f32]; 2],
-    ) {
+    pub fn backward(self, [query, row]: [&[f32]; 2], score: f32, gradient: f32, [of_query, of_row]: [&mut [f32]; 2]) {
         match self {
             Self::Dot => {
                 for k in 0..query.len() {

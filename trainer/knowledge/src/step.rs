@@ -186,9 +186,8 @@ impl Stepper {
     }
 
     fn rows_of(&self, batch: &[Triple], entities: &Residents, key: u64) -> BatchRows {
-        let relations = Asked::BOTH.map(|asked| {
-            batch.iter().map(|triple| self.model.relation_row(asked, triple.relation) as u32).collect()
-        });
+        let relations = Asked::BOTH
+            .map(|asked| batch.iter().map(|triple| self.model.relation_row(asked, triple.relation) as u32).collect());
         let count = entities.len() as u64;
         let negatives = match self.model.negatives {
             TripleNegatives::All => None,

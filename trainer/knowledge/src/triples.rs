@@ -56,7 +56,10 @@ impl Triples {
     pub fn open(graph: Graph) -> Result<Self> {
         let path = graph.path().to_owned();
         if !graph.is_whole() {
-            return Err(lacks(&path, "the store is a slice of its graph, and negatives are of all entities: give it the whole store"));
+            return Err(lacks(
+                &path,
+                "the store is a slice of its graph, and negatives are of all entities: give it the whole store",
+            ));
         }
         if graph.node_types().len() > 1 {
             let types: Vec<_> = graph.manifest().node_types.iter().map(|node_type| node_type.name.as_str()).collect();
@@ -71,10 +74,16 @@ impl Triples {
         }
         let entities = graph.node_types()[0].manifest().nodes;
         if u32::try_from(entities).is_err() {
-            return Err(lacks(&path, format!("--layers 0 trains at most {} entities, and the graph has {entities}", u32::MAX)));
+            return Err(lacks(
+                &path,
+                format!("--layers 0 trains at most {} entities, and the graph has {entities}", u32::MAX),
+            ));
         }
         if graph.relations().iter().any(|relation| relation.manifest().edge_options.undirected) {
-            return Err(lacks(&path, "its edges are undirected, and a triple has a head and a tail: ingest it without --undirected"));
+            return Err(lacks(
+                &path,
+                "its edges are undirected, and a triple has a head and a tail: ingest it without --undirected",
+            ));
         }
         let types = match graph.has_types() {
             true => None,
@@ -100,7 +109,8 @@ impl Triples {
             return Err(lacks(&path, "the graph has no triples to train on"));
         }
         if counts[1..] == [0, 0] {
-            let problem = "no triples are held out, so that nothing can be ranked: ingest it with --val-edges or --test-edges";
+            let problem =
+                "no triples are held out, so that nothing can be ranked: ingest it with --val-edges or --test-edges";
             return Err(lacks(&path, problem));
         }
         Ok(Self { graph, names, column, counts })

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use grappa_io::progress::Progress;
 use crate::{config::Monitor, journal::EpochRecord, model::Task};
+use grappa_io::progress::Progress;
 
 /// Observes a run.
 pub trait Watcher {

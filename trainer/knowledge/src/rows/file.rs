@@ -205,5 +205,8 @@ fn read(path: &Path, file: &mut impl Read, bytes: &mut [u8]) -> Result<()> {
 }
 
 fn damaged(path: &Path) -> Error {
-    Error::run_file(path, "damaged or truncated: its checksum does not match its contents; restore the file from a copy, or start a new run")
+    Error::run_file(
+        path,
+        "damaged or truncated: its checksum does not match its contents; restore the file from a copy, or start a new run",
+    )
 }

@@ -120,7 +120,9 @@ impl Generations {
 
     /// The newest generation of a part. None if it was never written.
     pub fn newest(&self, part: u32) -> Option<Generation> {
-        Some(self.current[part as usize]).filter(|&generation| generation > 0).map(|generation| self.of(part, generation))
+        Some(self.current[part as usize])
+            .filter(|&generation| generation > 0)
+            .map(|generation| self.of(part, generation))
     }
 
     /// Reads the values of a part.

@@ -135,7 +135,10 @@ impl Rows {
     /// # Panics
     /// If it has another shape.
     pub fn set_optimizer(&mut self, moments: Vec<Vec<f32>>, updates: Vec<u32>) {
-        assert!(moments.len() == self.moments.len() && updates.len() == self.updates.len(), "the state of this optimizer");
+        assert!(
+            moments.len() == self.moments.len() && updates.len() == self.updates.len(),
+            "the state of this optimizer"
+        );
         assert!(moments.iter().all(|moments| moments.len() == self.values.len()), "moments of all values");
         (self.moments, self.updates) = (moments, updates);
     }

@@ -127,7 +127,8 @@ pub(crate) fn relations_of(
         if optimizer.counts_updates() {
             let name = format!("{RELATIONS}.updates");
             let found = checkpoint.optimizer.iter().find(|tensor| tensor.name == name).ok_or_else(other)?;
-            let counts = found.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
+            let counts =
+                found.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
             updates = counts.collect();
         }
         if updates.len() != relations.updates().len() {

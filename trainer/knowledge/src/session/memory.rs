@@ -19,8 +19,11 @@ const ROWS: MemoryShare = MemoryShare::fraction(
     [5, 8],
     "the moments of the optimizer are among them; the rest is for triples, known triples and a batch; chosen, not measured",
 );
-const TRIPLES: MemoryShare =
-    MemoryShare::one("triples", 4, "training triples that exceed 1/4 are in a temporary file of the run; chosen, not measured");
+const TRIPLES: MemoryShare = MemoryShare::one(
+    "triples",
+    4,
+    "training triples that exceed 1/4 are in a temporary file of the run; chosen, not measured",
+);
 /// Partitions in memory: two that train, and one that is written or read.
 const PARTITIONS_AT_ONCE: u64 = 3;
 const PARTITIONS_MAX: u32 = 1 << 12;

@@ -177,8 +177,7 @@ impl Run<'_> {
                 triples.extend(places.map(|place| Triple::from_numbers(all[shuffled.forward(place) as usize])));
                 let rate = learning_rate.at(&options, epoch, step, steps);
                 let of_step = random::combine(random::combine(key, NEGATIVES_KEY), step);
-                let loss =
-                    self.stepper.step(&triples, &mut self.entities, &mut self.relations, rate as f32, of_step);
+                let loss = self.stepper.step(&triples, &mut self.entities, &mut self.relations, rate as f32, of_step);
                 if !loss.is_finite() {
                     return Err(Error::Diverged(format!(
                         "the loss is {loss} in step {} of epoch {}: use a smaller --lr; checkpoints of earlier steps are intact",
@@ -263,7 +262,8 @@ impl Run<'_> {
     fn record(&mut self, partial: &PartialEpoch, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
         let seconds = self.state.seconds_by_stage - self.recorded;
         self.recorded = self.state.seconds_by_stage;
-        let moved_bytes = self.entities.moved_bytes - std::mem::replace(&mut self.moved_bytes, self.entities.moved_bytes);
+        let moved_bytes =
+            self.entities.moved_bytes - std::mem::replace(&mut self.moved_bytes, self.entities.moved_bytes);
         let (val, test) = (evaluation.map(|evaluation| &evaluation.val), evaluation.and_then(|of| of.test.as_ref()));
         let parts = self.entities.shape().parts;
         EpochRecord {

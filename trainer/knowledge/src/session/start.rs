@@ -211,7 +211,8 @@ fn check_resumed(
 ) -> Result<()> {
     if checkpoint.state.store_digest != store_digest {
         return Err(Error::WrongStore(
-            "the store is not the one that the rows of the run were trained on; use that store, or start a new run".into(),
+            "the store is not the one that the rows of the run were trained on; use that store, or start a new run"
+                .into(),
         ));
     }
     if checkpoint.state.config_digest != config_digest {

@@ -1,6 +1,7 @@
 mod buckets;
 mod decoders;
 mod graph;
+mod learned;
 mod ranks;
 mod residents;
 mod rows;

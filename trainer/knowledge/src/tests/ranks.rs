@@ -35,13 +35,7 @@ fn model(decoder: Decoder, triples: &Triples) -> TripleModel {
     TripleModel::new(&config.triple_options(ENTITIES, 1), triples.relations().len()).unwrap()
 }
 
-fn report(
-    triples: &Triples,
-    model: &TripleModel,
-    relations: &Rows,
-    parts: u32,
-    candidates: Option<u32>,
-) -> LinkReport {
+fn report(triples: &Triples, model: &TripleModel, relations: &Rows, parts: u32, candidates: Option<u32>) -> LinkReport {
     let folder = tempdir().unwrap();
     let shape = TableShape { rows: ENTITIES, dim: model.dim, parts, key: 0 };
     let generations = Generations::open(folder.path(), shape, None).unwrap();
@@ -58,11 +52,8 @@ fn slow_scores(triples: &Triples, model: &TripleModel, relations: &Rows) -> [f64
     let parts = nodes_of(triples);
     let all: HashSet<Triple> = parts.concat().into_iter().collect();
     let seen: HashSet<u32> = parts[0].iter().flat_map(|triple| [triple.head, triple.tail]).collect();
-    let rows = model.initial_rows(5).rows(
-        TableShape { rows: ENTITIES, dim: model.dim, parts: 1, key: 0 },
-        0,
-        model.optimizer,
-    );
+    let rows =
+        model.initial_rows(5).rows(TableShape { rows: ENTITIES, dim: model.dim, parts: 1, key: 0 }, 0, model.optimizer);
     let mut sums = [0.0; 4];
     let test = &parts[2];
     for &triple in test {

@@ -42,8 +42,7 @@ fn train(residents: &mut Residents, visits: &Visits) {
             let [one, other] = pairs[visit];
             let last = if one == other { one + 1 } else { other + residents.shape().parts };
             let rows = [one, last].map(|entity| residents.number(entity));
-            let mut gradients: Vec<_> =
-                (0..).zip(rows).map(|(gradient, row)| GradientOf { row, gradient }).collect();
+            let mut gradients: Vec<_> = (0..).zip(rows).map(|(gradient, row)| GradientOf { row, gradient }).collect();
             gradients.sort_unstable();
             let mut matrix = Matrix::zeros(2, 2);
             matrix.fill_rows(|row, place| place[..2].copy_from_slice(&[1.0 + row as f32, -(visit as f32) - 0.5]));

@@ -36,14 +36,14 @@ impl Progress for Steps {
     }
 }
 
-struct Told {
+pub struct Told {
     steps: Steps,
     told: Vec<String>,
     records: Vec<EpochRecord>,
 }
 
 impl Told {
-    fn until(steps: u64) -> Self {
+    pub fn until(steps: u64) -> Self {
         Self { steps: Steps(steps.into()), told: Vec::new(), records: Vec::new() }
     }
 }
@@ -107,7 +107,8 @@ fn learned(folder: &Path) -> (String, Vec<(String, Vec<u8>)>) {
     rows.sort();
     // The newest generation of each part.
     let part = |name: &str| name.rsplit_once('-').unwrap().0.to_owned();
-    let newest: Vec<_> = rows.chunk_by(|one, next| part(&one.0) == part(&next.0)).map(|of| of.last().unwrap()).collect();
+    let newest: Vec<_> =
+        rows.chunk_by(|one, next| part(&one.0) == part(&next.0)).map(|of| of.last().unwrap()).collect();
     let rows = newest.into_iter().map(|(name, bytes)| (part(name), bytes.clone())).collect();
     let tensors = [&checkpoint.parameters, &checkpoint.optimizer];
     (format!("{:?} {tensors:?}", checkpoint.state), rows)
@@ -117,7 +118,11 @@ fn learned(folder: &Path) -> (String, Vec<(String, Vec<u8>)>) {
 fn training_learns_the_rules_of_a_graph() {
     let (_folder, graph) = graph();
     let configs = [
-        TrainConfig { negative_sampling: NegativeSampling::All, negatives: "auto".parse().unwrap(), ..config(Decoder::ComplEx) },
+        TrainConfig {
+            negative_sampling: NegativeSampling::All,
+            negatives: "auto".parse().unwrap(),
+            ..config(Decoder::ComplEx)
+        },
         config(Decoder::ComplEx),
         TrainConfig { optimizer: Optimizer::Adagrad, lr: 0.2, n3: 0.001, ..config(Decoder::ComplEx) },
         TrainConfig { partitions: "3".parse().unwrap(), ..config(Decoder::ComplEx) },
@@ -143,7 +148,11 @@ fn results_do_not_depend_on_threads() {
     for config in [
         config(Decoder::ComplEx),
         TrainConfig { partitions: "4".parse().unwrap(), ..config(Decoder::RotatE) },
-        TrainConfig { negative_sampling: NegativeSampling::All, negatives: "auto".parse().unwrap(), ..config(Decoder::DistMult) },
+        TrainConfig {
+            negative_sampling: NegativeSampling::All,
+            negatives: "auto".parse().unwrap(),
+            ..config(Decoder::DistMult)
+        },
     ] {
         let [one, two] = [1, 2].map(|threads| {
             with_threads(threads, || {

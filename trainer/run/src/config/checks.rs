@@ -1,6 +1,8 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
-use super::{Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, links, task, triples};
+use super::{
+    Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, links, task, triples,
+};
 use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.

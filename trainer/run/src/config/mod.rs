@@ -24,16 +24,16 @@ mod preset;
 mod rank_among;
 mod resolved;
 mod task;
-mod triples;
 #[cfg(test)]
 mod tests;
+mod triples;
 
 pub use self::{
     changed_options::{ChangedOptions, shown},
     checks::{check, check_ranges},
     choices::{
-        Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets, FirstHop,
-        HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
+        Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets,
+        FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
     declare::{Bound, OptionScope, TrainOption},

@@ -11,8 +11,9 @@ use serde::Serializer;
 use toml::Table;
 
 use super::{
-    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets, FirstHop,
-    HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, PerLayer, RankAmong, ReadEngine, TaskChoice,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate,
+    ExcludeTargets, FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, PerLayer,
+    RankAmong, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},

@@ -4,11 +4,7 @@ use super::{
     Auto, ChangedOptions, DeviceChoice, DistanceNorm, LossKind, Monitor, NegativeSampling, Optimizer, RankAmong,
     TaskChoice, TrainConfig, TrainOption,
 };
-use crate::{
-    Error, Result,
-    error::refuse,
-    model::Decoder,
-};
+use crate::{Error, Result, error::refuse, model::Decoder};
 
 /// Options with an effect on a knowledge graph. All others are of layers, of nodes or of messages.
 const OPTIONS: [&str; 44] = [
@@ -128,7 +124,10 @@ impl TrainConfig {
             negatives: match self.negative_sampling {
                 NegativeSampling::All => TripleNegatives::All,
                 NegativeSampling::Auto
-                    if entities <= ENTITIES_FEW && partitions == 1 && self.negatives == Auto::Auto && self.has_products() =>
+                    if entities <= ENTITIES_FEW
+                        && partitions == 1
+                        && self.negatives == Auto::Auto
+                        && self.has_products() =>
                 {
                     TripleNegatives::All
                 }
@@ -153,7 +152,8 @@ impl TrainConfig {
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
     if config.task != TaskChoice::Link {
         return refuse(
-            "layers is 0, which learns rows of entities from triples: add --task link, or give --layers 1 or more".into(),
+            "layers is 0, which learns rows of entities from triples: add --task link, or give --layers 1 or more"
+                .into(),
         );
     }
     if !(0.0..=config.lr).contains(&config.lr_min) {
@@ -191,7 +191,10 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     }
     let is_distance = matches!(config.decoder, Decoder::RotatE | Decoder::TransE);
     if !is_distance && let Some(distance) = changed.flag("distance") {
-        return refuse(format!("{distance} is of --decoder rotate and transe, and decoder is {}: leave it out", config.decoder));
+        return refuse(format!(
+            "{distance} is of --decoder rotate and transe, and decoder is {}: leave it out",
+            config.decoder
+        ));
     }
     if !matches!(config.monitor, Monitor::Score | Monitor::Mrr | Monitor::HitsAt10) {
         return refuse(format!("monitor {} is no score of triples: use mrr or hits@10", config.monitor));
@@ -212,7 +215,9 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
         }
         NegativeSampling::All => {}
         other => {
-            return refuse(format!("negative-sampling {other} is of models with layers: use shared or all with --layers 0"));
+            return refuse(format!(
+                "negative-sampling {other} is of models with layers: use shared or all with --layers 0"
+            ));
         }
     }
     if let RankAmong::Listed(path) = &config.candidates {
@@ -222,7 +227,9 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
         ));
     }
     if config.optimizer == Optimizer::AdamW {
-        return refuse("optimizer adamw decays rows, and --layers 0 has --l2 and --n3 instead: use adam, adagrad or sgd".into());
+        return refuse(
+            "optimizer adamw decays rows, and --layers 0 has --l2 and --n3 instead: use adam, adagrad or sgd".into(),
+        );
     }
     if matches!(config.device, DeviceChoice::Cuda(_)) {
         return refuse(format!("device is {}, and --layers 0 trains on the processor: leave it out", config.device));
@@ -242,7 +249,9 @@ pub fn check_without_triples(config: &TrainConfig) -> Result<()> {
     let optimizer = (config.optimizer == Optimizer::Adagrad).then(|| "optimizer adagrad".to_owned());
     let options = OF_TRIPLES.iter().filter_map(|option| changed.flag(option));
     match decoder.into_iter().chain(sampling).chain(optimizer).chain(options).next() {
-        Some(option) => refuse(format!("{option} is for knowledge graphs: add --layers 0 --task link, or leave it out")),
+        Some(option) => {
+            refuse(format!("{option} is for knowledge graphs: add --layers 0 --task link, or leave it out"))
+        }
         None => Ok(()),
     }
 }
