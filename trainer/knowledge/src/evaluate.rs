@@ -335,12 +335,12 @@ impl Ranking<'_> {
                 let of_queries = PaddedRows { data: &matrix.data, stride: matrix.stride, dim };
                 let of_queries = of_queries.range(start, start + places.len());
                 let mut buffer = vec![0.0; TILE * BLOCK];
-                for number in 0..count.div_ceil(BLOCK) {
+                for (number, block) in blocks.iter().enumerate().take(count.div_ceil(BLOCK)) {
                     let range = range(number);
                     let columns = padded(range.len());
                     let found = &mut buffer[..places.len() * columns];
                     let of_block = rows.range(range.start, range.end);
-                    model.similarity.scores(of_queries, of_block, &blocks[number], found);
+                    model.similarity.scores(of_queries, of_block, block, found);
                     let here = (first + range.start) as u32..(first + range.end) as u32;
                     for ((query, places), found) in (start..).zip(places.iter_mut()).zip(found.chunks(columns)) {
                         let right = scores[query];

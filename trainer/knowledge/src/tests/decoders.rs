@@ -76,15 +76,15 @@ fn gradients_of_queries_are_finite_differences() {
                 row[k] += step;
                 row
             };
-            for k in 0..e.len() {
+            for (k, gradient) in of_entity.into_iter().enumerate() {
                 let difference = value(&moved(&e, k, STEP), &r) - value(&moved(&e, k, -STEP), &r);
                 let expected = difference / f64::from(2.0 * STEP);
-                assert_close(of_entity[k].into(), expected, 1e-3, &format!("{decoder:?} {asked:?} entity {k}"));
+                assert_close(gradient.into(), expected, 1e-3, &format!("{decoder:?} {asked:?} entity {k}"));
             }
-            for k in 0..r.len() {
+            for (k, gradient) in of_relation.into_iter().enumerate() {
                 let difference = value(&e, &moved(&r, k, STEP)) - value(&e, &moved(&r, k, -STEP));
                 let expected = difference / f64::from(2.0 * STEP);
-                assert_close(of_relation[k].into(), expected, 1e-3, &format!("{decoder:?} {asked:?} relation {k}"));
+                assert_close(gradient.into(), expected, 1e-3, &format!("{decoder:?} {asked:?} relation {k}"));
             }
         }
     }
