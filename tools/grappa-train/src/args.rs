@@ -298,6 +298,9 @@ pub struct LinkArgs {
     /// Sources of --top-k: text with one id per line, .npy or Parquet
     #[arg(long = "for", value_name = "FILE", requires = "top_k", id = "sources")]
     pub sources: Option<PathBuf>,
+    /// Relation of the triples whose tails --top-k ranks, of a run of --layers 0; --for lists their heads
+    #[arg(long, value_name = "NAME", requires = "top_k")]
+    pub relation: Option<String>,
     /// Nodes that the destinations of --top-k are among, such as the items of a shop [default: all nodes]
     ///
     /// Text with one id per line, .npy or Parquet. A run that was trained with --among learned to rank these destinations

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
 use grappa_engine::io::durable::Destination;
-use grappa_run::config::DeviceChoice;
+use grappa_run::{config::DeviceChoice, folder::config_of};
 use grappa_trainer::{
     export::{Exported, export},
     runtime,
@@ -27,6 +27,12 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
         bail!(
             "{}: the file is written in the safetensors format: give it a name that ends in .safetensors",
             options.out.display()
+        );
+    }
+    if config_of(&options.run)?.layers == 0 {
+        bail!(
+            "{}: the run learned rows of entities, which are no model of layers: write them with `grappa-train predict RUN STORE --embeddings --out rows.parquet`",
+            options.run.display()
         );
     }
     let trained = Trained::open(&options.run, runtime::device(DeviceChoice::Cpu)?)?;

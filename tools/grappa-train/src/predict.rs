@@ -1,5 +1,6 @@
 //! `grappa-train predict RUN STORE`: the model of a run, applied.
 
+mod knowledge;
 mod links;
 mod model;
 mod written;
@@ -17,6 +18,7 @@ use grappa_engine::{
 };
 use grappa_run::{
     class_names,
+    folder::config_of,
     model::{Task, significant},
     scores::ScoreReport,
 };
@@ -110,6 +112,14 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
         threads: options.threads.value().map_or_else(runtime::threads, std::num::NonZero::get),
     };
     runtime::prepare(budget.threads, budget.memory);
+    if config_of(&options.run)?.layers == 0 {
+        return knowledge::run(options, graph, begin, &console.bars(), console);
+    }
+    if let Some(relation) = &options.links.relation {
+        bail!(
+            "--relation {relation} is for runs of --layers 0, and the model of this run has no relations: leave it out"
+        );
+    }
     if !graph.is_whole() {
         tracing::warn!(
             "{} is a slice of its graph: nodes of other chunks count with their features, and not with their neighbors",

@@ -122,7 +122,10 @@ pub fn train_in(
     screen: &mut Screen,
 ) -> grappa_trainer::Result<summary::Summary> {
     let trained = match config.layers {
-        0 => grappa_knowledge::train(graph, config, &folder, resume.is_some(), screen).map_err(error_of_knowledge),
+        0 => {
+            // Its kernels run on the threads that are registered.
+            grappa_knowledge::train(graph, config, &folder, resume.is_some(), screen).map_err(error_of_knowledge)
+        }
         _ => runtime::device(config.device)
             .and_then(|device| train(graph, setup(config)?, &folder, resume.is_some(), device, screen)),
     };

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::command::root;
 
 /// Each crate with the crates of the workspace that it may depend on, apart from tests.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("formats", &[]),
     ("engine/io", &["grappa-formats"]),
     ("engine/input", &["grappa-formats", "grappa-io"]),
@@ -31,6 +31,18 @@ const LAYERS: [(&str, &[&str]); 14] = [
         ],
     ),
     ("trainer/kernels", &["grappa-formats", "grappa-io"]),
+    (
+        "trainer/knowledge",
+        &[
+            "grappa-engine",
+            "grappa-formats",
+            "grappa-io",
+            "grappa-kernels",
+            "grappa-report",
+            "grappa-run",
+            "grappa-storage",
+        ],
+    ),
     ("trainer/scores", &["grappa-formats"]),
     ("trainer/run", &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-scores"]),
     ("trainer/report", &["grappa-io", "grappa-run"]),

@@ -31,9 +31,9 @@ use crate::{
 /// Queries that a thread ranks at a time.
 const TILE: usize = 96;
 /// Candidates of a block of scores.
-const BLOCK: usize = 512;
+const BLOCK: usize = 64;
 /// Blocks that are prepared before all queries are scored with them.
-const BLOCKS: usize = 16;
+const BLOCKS: usize = 128;
 /// The key of drawn candidates, which are the same in all runs.
 const DRAW_KEY: u64 = 0x6361_6e64;
 
@@ -82,19 +82,23 @@ impl KnownAnswers {
         progress.stage("collecting known triples", None);
         let relations = triples.relations().len();
         let mut questions = HashMap::new();
-        // Most entities of a large graph are in no held-out triple.
-        let mut is_asked = vec![false; triples.entity_count()];
         for part in [EdgePart::Val, EdgePart::Test] {
             triples.for_each(part, progress, |triple| {
                 for asked in Asked::BOTH {
                     let next = questions.len() as u32;
                     questions.entry(question(asked, triple, relations)).or_insert(next);
                 }
-                is_asked[triple.head as usize] = true;
-                is_asked[triple.tail as usize] = true;
                 Ok(())
             })?;
         }
+        Self::answer(triples, questions, progress)
+    }
+
+    fn answer(triples: &Triples, questions: HashMap<u64, u32>, progress: &dyn Progress) -> Result<Self> {
+        let relations = triples.relations().len();
+        // Most entities of a large graph are in no question.
+        let mut is_asked = vec![false; triples.entity_count()];
+        questions.keys().for_each(|question| is_asked[(question / relations as u64 / 2) as usize] = true);
         let mut seen = vec![false; triples.entity_count()];
         let mut found: Vec<(u32, u32)> = Vec::new();
         for part in EdgePart::ALL {
@@ -118,6 +122,28 @@ impl KnownAnswers {
         let starts = (0..=questions.len() as u32).map(|number| found.partition_point(|&(other, _)| other < number));
         let starts = starts.collect();
         Ok(Self { seen, questions, starts, answers: found.into_iter().map(|(_, answer)| answer).collect() })
+    }
+
+    /// Collects the known tails of heads and relations. Reads the graph once.
+    ///
+    /// # Errors
+    /// As [`KnownAnswers::collect`].
+    pub fn of_tails(triples: &Triples, asked: impl Iterator<Item = Triple>, progress: &dyn Progress) -> Result<Self> {
+        let relations = triples.relations().len();
+        let mut questions = HashMap::new();
+        for triple in asked {
+            let next = questions.len() as u32;
+            questions.entry(question(Asked::Tail, triple, relations)).or_insert(next);
+        }
+        Self::answer(triples, questions, progress)
+    }
+
+    /// The known tails of a head and a relation that were asked for, ascending.
+    ///
+    /// # Panics
+    /// If they were not.
+    pub fn tails(&self, triple: Triple, relations: usize) -> &[u32] {
+        self.answers(question(Asked::Tail, triple, relations))
     }
 
     fn answers(&self, question: u64) -> &[u32] {
@@ -309,12 +335,12 @@ impl Ranking<'_> {
                 let of_queries = PaddedRows { data: &matrix.data, stride: matrix.stride, dim };
                 let of_queries = of_queries.range(start, start + places.len());
                 let mut buffer = vec![0.0; TILE * BLOCK];
-                for number in 0..count.div_ceil(BLOCK) {
+                for (number, block) in blocks.iter().enumerate().take(count.div_ceil(BLOCK)) {
                     let range = range(number);
                     let columns = padded(range.len());
                     let found = &mut buffer[..places.len() * columns];
                     let of_block = rows.range(range.start, range.end);
-                    model.similarity.scores(of_queries, of_block, &blocks[number], found);
+                    model.similarity.scores(of_queries, of_block, block, found);
                     let here = (first + range.start) as u32..(first + range.end) as u32;
                     for ((query, places), found) in (start..).zip(places.iter_mut()).zip(found.chunks(columns)) {
                         let right = scores[query];

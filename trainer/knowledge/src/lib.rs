@@ -16,6 +16,7 @@ pub mod buckets;
 pub mod decoder;
 mod error;
 pub mod evaluate;
+mod learned;
 pub mod loss;
 pub mod matrix;
 pub mod residents;
@@ -24,9 +25,12 @@ mod session;
 pub mod side;
 pub mod similarity;
 pub mod step;
+#[cfg(test)]
+mod tests;
 pub mod triples;
 
 pub use self::{
     error::{Error, Result},
+    learned::{BestTails, LearnedRows},
     session::train,
 };

@@ -1,4 +1,7 @@
 //! Losses of the scores of a query: its positive, and candidates that are negatives.
+//!
+//! Scores come in segments, which fit the first cache. A loss sees each segment twice: when it is computed ([`QueryLoss::observe`]), and when
+//! its scores become factors of gradients ([`QueryLoss::replace`]).
 
 use grappa_kernels::exp_of_negative;
 
@@ -12,107 +15,132 @@ const LANES: usize = 16;
 pub enum TripleLoss {
     /// Cross-entropy of the positive among all candidates.
     Softmax,
-    /// Logistic loss of the positive and of the weighted negatives, with a margin that is added to scores.
+    /// Logistic loss of the positive and of the weighted negatives, half each, with a margin that is added to scores.
     ///
     /// Weights are even, or, if `adversarial` is above 0, a softmax of the scores times this number, which counts as constant
     /// (self-adversarial negatives of Sun et al. 2019).
     Logistic {
         /// Added to all scores.
         margin: f32,
-        /// Divisor of the temperature of weights; 0 for even weights.
+        /// Factor of scores in the softmax of weights; 0 for even weights.
         adversarial: f32,
     },
 }
 
-/// The place of the positive of a query.
+/// The loss of a query.
 #[derive(Debug, Clone, Copy)]
-pub enum Positive {
-    /// It is a candidate: the number of its segment, and its place there.
-    Among(usize, usize),
-    /// It is none. Its score.
-    Apart(f32),
+pub struct QueryLoss {
+    loss: TripleLoss,
+    similarity: Similarity,
+    /// The factor of the loss.
+    weight: f32,
+    /// The score of the positive.
+    own: f32,
+    /// Negatives: all candidates but the positive.
+    negatives: usize,
+    /// The largest score so far, and the sum of the exponentials of scores less the largest one.
+    largest: f32,
+    sum: f32,
+    /// The loss of negatives, by [`QueryLoss::replace`].
+    of_negatives: f32,
 }
 
-impl TripleLoss {
-    /// Computes the loss of a query, times `weight`, from the `segments` of its scores, and replaces the scores by the factors of
-    /// [`Similarity::factor`]. Returns the loss, and the gradient of the positive's score if it is no candidate.
-    pub fn of_query(
-        self,
-        similarity: Similarity,
-        segments: &mut [&mut [f32]],
-        positive: Positive,
-        weight: f32,
-    ) -> (f64, f32) {
-        match self {
-            Self::Softmax => softmax(similarity, segments, positive, weight),
-            Self::Logistic { margin, adversarial } => {
-                logistic(similarity, segments, positive, weight, [margin, adversarial])
+impl QueryLoss {
+    /// The loss of a query with some candidates, times `weight`. `apart` is the score of the positive if it is no candidate.
+    pub fn new(loss: TripleLoss, similarity: Similarity, weight: f32, candidates: usize, apart: Option<f32>) -> Self {
+        let counts_own = loss == TripleLoss::Softmax && apart.is_some();
+        let own = apart.unwrap_or(f32::NEG_INFINITY);
+        Self {
+            loss,
+            similarity,
+            weight,
+            own,
+            negatives: candidates - usize::from(apart.is_none()),
+            largest: if counts_own { own } else { f32::NEG_INFINITY },
+            sum: if counts_own { 1.0 } else { 0.0 },
+            of_negatives: 0.0,
+        }
+    }
+
+    /// Takes a segment of scores. `positive` is the place of the positive, if it is here.
+    pub fn observe(&mut self, scores: &mut [f32], positive: Option<usize>) {
+        if let Some(place) = positive {
+            self.own = scores[place];
+        }
+        let factor = match self.loss {
+            TripleLoss::Softmax => 1.0,
+            TripleLoss::Logistic { adversarial, .. } => {
+                if let Some(place) = positive {
+                    scores[place] = f32::NEG_INFINITY;
+                }
+                adversarial
+            }
+        };
+        if factor == 0.0 {
+            return;
+        }
+        let largest = max(scores);
+        if largest > self.largest {
+            if self.sum > 0.0 {
+                self.sum *= exp_of_negative(factor * (self.largest - largest));
+            }
+            self.largest = largest;
+        }
+        if self.largest > f32::NEG_INFINITY {
+            let all = self.largest;
+            self.sum += sum_of(scores, |score| exp_of_negative((factor * (score - all)).min(0.0)));
+        }
+    }
+
+    /// Replaces a segment of scores by the factors of [`Similarity::factor`], after all segments were observed.
+    pub fn replace(&mut self, scores: &mut [f32], positive: Option<usize>) {
+        let largest = self.largest;
+        match self.loss {
+            TripleLoss::Softmax => {
+                let factor = self.weight / self.sum;
+                self.similarity.replace(scores, |score| factor * exp_of_negative((score - largest).min(0.0)));
+            }
+            TripleLoss::Logistic { margin, adversarial } if adversarial > 0.0 => {
+                let factor = self.weight / 2.0 / self.sum.max(f32::MIN_POSITIVE);
+                let share = |score: f32| factor * exp_of_negative((adversarial * (score - largest)).min(0.0));
+                self.of_negatives += sum_of(scores, |score| share(score) * softplus(margin + score));
+                self.similarity.replace(scores, |score| share(score) * sigmoid(margin + score));
+            }
+            TripleLoss::Logistic { margin, .. } => {
+                let share = self.weight / 2.0 / self.negatives.max(1) as f32;
+                self.of_negatives += sum_of(scores, |score| share * softplus(margin + score));
+                self.similarity.replace(scores, |score| share * sigmoid(margin + score));
+            }
+        }
+        if let Some(place) = positive {
+            scores[place] = self.similarity.factor(self.own, self.gradient());
+        }
+    }
+
+    /// The gradient of the positive's score, after all segments were observed.
+    pub fn gradient(&self) -> f32 {
+        match self.loss {
+            TripleLoss::Softmax => self.weight * (self.share_of_own() - 1.0),
+            TripleLoss::Logistic { margin, .. } => -self.weight / 2.0 * sigmoid(-margin - self.own),
+        }
+    }
+
+    fn share_of_own(&self) -> f32 {
+        exp_of_negative((self.own - self.largest).min(0.0)) / self.sum
+    }
+
+    /// The loss, after all segments were replaced.
+    pub fn value(&self) -> f64 {
+        match self.loss {
+            TripleLoss::Softmax => {
+                let loss = f64::from(self.sum.ln()) - f64::from(self.own - self.largest);
+                loss * f64::from(self.weight)
+            }
+            TripleLoss::Logistic { margin, .. } => {
+                f64::from(self.of_negatives) + f64::from(self.weight / 2.0 * softplus(-margin - self.own))
             }
         }
     }
-}
-
-fn softmax(similarity: Similarity, segments: &mut [&mut [f32]], positive: Positive, weight: f32) -> (f64, f32) {
-    let own = match positive {
-        Positive::Among(segment, place) => segments[segment][place],
-        Positive::Apart(score) => score,
-    };
-    let largest = segments.iter().fold(own, |largest, segment| largest.max(max(segment)));
-    let of_own = exp_of_negative(own - largest);
-    let apart = if matches!(positive, Positive::Apart(_)) { of_own } else { 0.0 };
-    let sum = apart + segments.iter().map(|segment| sum_of_exponentials(segment, 1.0, largest)).sum::<f32>();
-    let factor = weight / sum;
-    for segment in segments.iter_mut() {
-        similarity.replace(segment, |score| factor * exp_of_negative(score - largest));
-    }
-    let loss = f64::from(sum.ln()) - f64::from(own - largest);
-    let gradient = factor * of_own - weight;
-    if let Positive::Among(segment, place) = positive {
-        segments[segment][place] = similarity.factor(own, gradient);
-    }
-    (loss * f64::from(weight), gradient)
-}
-
-fn logistic(
-    similarity: Similarity,
-    segments: &mut [&mut [f32]],
-    positive: Positive,
-    weight: f32,
-    [margin, adversarial]: [f32; 2],
-) -> (f64, f32) {
-    let mut negatives: usize = segments.iter().map(|segment| segment.len()).sum();
-    let own = match positive {
-        Positive::Apart(score) => score,
-        Positive::Among(segment, place) => {
-            negatives -= 1;
-            std::mem::replace(&mut segments[segment][place], f32::NEG_INFINITY)
-        }
-    };
-    // Of the positive and of the negatives, half each.
-    let half = weight / 2.0;
-    let mut loss = 0.0;
-    if adversarial > 0.0 {
-        let largest = segments.iter().fold(f32::NEG_INFINITY, |largest, segment| largest.max(max(segment)));
-        let sum: f32 = segments.iter().map(|segment| sum_of_exponentials(segment, adversarial, largest)).sum();
-        let factor = half / sum.max(f32::MIN_POSITIVE);
-        for segment in segments.iter_mut() {
-            let share = |score: f32| factor * exp_of_negative((adversarial * (score - largest)).min(0.0));
-            loss += sum_of(segment, |score| share(score) * softplus(margin + score));
-            similarity.replace(segment, |score| share(score) * sigmoid(margin + score));
-        }
-    } else {
-        let share = half / negatives.max(1) as f32;
-        for segment in segments.iter_mut() {
-            loss += sum_of(segment, |score| share * softplus(margin + score));
-            similarity.replace(segment, |score| share * sigmoid(margin + score));
-        }
-    }
-    loss += half * softplus(-margin - own);
-    let gradient = -half * sigmoid(-margin - own);
-    if let Positive::Among(segment, place) = positive {
-        segments[segment][place] = similarity.factor(own, gradient);
-    }
-    (f64::from(loss), gradient)
 }
 
 /// 1 / (1 + e^-x), without branches.
@@ -137,20 +165,21 @@ fn softplus(x: f32) -> f32 {
     (2.0 * z).mul_add(series, x.max(0.0))
 }
 
+#[inline(always)]
+fn larger(one: f32, other: f32) -> f32 {
+    if other > one { other } else { one }
+}
+
 fn max(scores: &[f32]) -> f32 {
     let mut largest = [f32::NEG_INFINITY; LANES];
     let chunks = scores.chunks_exact(LANES);
     let rest = chunks.remainder();
     for chunk in chunks {
         for lane in 0..LANES {
-            largest[lane] = if chunk[lane] > largest[lane] { chunk[lane] } else { largest[lane] };
+            largest[lane] = larger(largest[lane], chunk[lane]);
         }
     }
-    largest.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, f32::max)
-}
-
-fn sum_of_exponentials(scores: &[f32], factor: f32, largest: f32) -> f32 {
-    sum_of(scores, |score| exp_of_negative((factor * (score - largest)).min(0.0)))
+    rest.iter().fold(reduce(largest, larger), |one, other| larger(one, *other))
 }
 
 #[inline(always)]
@@ -163,5 +192,16 @@ fn sum_of(scores: &[f32], term: impl Fn(f32) -> f32) -> f32 {
             sums[lane] += term(chunk[lane]);
         }
     }
-    sums.iter().sum::<f32>() + rest.iter().map(|&score| term(score)).sum::<f32>()
+    reduce(sums, |one, other| one + other) + rest.iter().map(|&score| term(score)).sum::<f32>()
+}
+
+/// Combines lanes in pairs, which takes four operations on vectors.
+#[inline(always)]
+fn reduce(mut lanes: [f32; LANES], combine: impl Fn(f32, f32) -> f32) -> f32 {
+    for half in [8, 4, 2, 1] {
+        for lane in 0..half {
+            lanes[lane] = combine(lanes[lane], lanes[lane + half]);
+        }
+    }
+    lanes[0]
 }

@@ -14,17 +14,15 @@
 use grappa_kernels::{Factors, Instructions, for_each, multiply, padded};
 
 use crate::{
-    loss::{Positive, TripleLoss},
+    loss::{QueryLoss, TripleLoss},
     matrix::Matrix,
     similarity::{CandidateBlock, PaddedRows, Similarity},
 };
 
 /// Queries of a tile: a multiple of the rows that a product takes at once.
-const TILE: usize = 48;
-/// Candidates of a block of products. The transposed rows of a block fit the second cache.
-const PRODUCT_BLOCK: usize = 512;
-/// Candidates of a block of distances, which have more work per candidate.
-const DISTANCE_BLOCK: usize = 64;
+const TILE: usize = 96;
+/// Candidates of a block: as many as a product takes at once, so that the transposed rows of a block are read in order, from the first cache.
+const BLOCK: usize = 64;
 
 /// The positives of some queries.
 #[derive(Debug, Clone, Copy)]
@@ -73,29 +71,23 @@ pub struct SideMemory {
     parts: Vec<Matrix>,
 }
 
-/// The candidates of a block, and where its parts are.
+/// Candidates in blocks.
 struct Blocks {
-    size: usize,
     candidates: usize,
 }
 
 impl Blocks {
-    fn new(similarity: Similarity, candidates: usize) -> Self {
-        let size = if similarity.is_product() { PRODUCT_BLOCK } else { DISTANCE_BLOCK };
-        Self { size, candidates }
-    }
-
     fn count(&self) -> usize {
-        self.candidates.div_ceil(self.size)
+        self.candidates.div_ceil(BLOCK)
     }
 
     /// Candidates of a block.
     fn len(&self, block: usize) -> usize {
-        self.size.min(self.candidates - block * self.size)
+        BLOCK.min(self.candidates - block * BLOCK)
     }
 
     fn rows<'a>(&self, candidates: PaddedRows<'a>, block: usize) -> PaddedRows<'a> {
-        candidates.range(block * self.size, block * self.size + self.len(block))
+        candidates.range(block * BLOCK, block * BLOCK + self.len(block))
     }
 }
 
@@ -118,7 +110,7 @@ impl Side<'_> {
     pub fn backward(&self, memory: &mut SideMemory, gradients: &mut SideGradients, of_candidates: &mut [f32]) -> f64 {
         let (queries, candidates) = (self.rows_of(self.queries), self.rows_of(self.candidates));
         let (count, stride) = (queries.count(), queries.stride);
-        let blocks = Blocks::new(self.similarity, candidates.count());
+        let blocks = Blocks { candidates: candidates.count() };
         memory.blocks.resize_with(blocks.count(), CandidateBlock::default);
         memory.scores.resize_with(blocks.count(), Vec::new);
         let columns: Vec<usize> = (0..blocks.count()).map(|block| padded(blocks.len(block))).collect();
@@ -145,7 +137,7 @@ impl Side<'_> {
         for_each(tiles.collect(), |tile| self.tile(tile, &blocks, &memory.blocks));
 
         let scores = &memory.scores;
-        let block_rows: Vec<_> = of_candidates.chunks_mut(blocks.size * stride).enumerate().collect();
+        let block_rows: Vec<_> = of_candidates.chunks_mut(BLOCK * stride).enumerate().collect();
         match self.similarity.is_product() {
             true => for_each(block_rows, |(number, of_rows)| {
                 self.add_products(&scores[number], blocks.rows(candidates, number), of_rows);
@@ -172,55 +164,50 @@ impl Side<'_> {
     fn tile(&self, tile: Tile<'_>, blocks: &Blocks, prepared: &[CandidateBlock]) {
         let (queries, candidates) = (self.rows_of(self.queries), self.rows_of(self.candidates));
         let Tile { first, mut scores, gradients, positives, loss } = tile;
-        let end = first + positives.len();
+        let (count, end) = (positives.len(), first + positives.len());
         let queries = queries.range(first, end);
+        let mut losses: Vec<QueryLoss> = (first..end)
+            .zip(positives.iter_mut())
+            .map(|(query, positive)| {
+                let apart = match self.positives {
+                    Positives::Among(_) => None,
+                    Positives::Apart(rows, _) => {
+                        positive.0 = self.similarity.score(queries.row(query - first), self.rows_of(rows).row(query));
+                        Some(positive.0)
+                    }
+                };
+                QueryLoss::new(self.loss, self.similarity, self.weight, blocks.candidates, apart)
+            })
+            .collect();
         for (number, scores) in scores.iter_mut().enumerate() {
             self.similarity.scores(queries, blocks.rows(candidates, number), &prepared[number], scores);
-        }
-        let mut columns: Vec<_> =
-            scores.iter_mut().map(|scores| scores.chunks_mut(scores.len() / positives.len())).collect();
-        for (index, positive) in positives.iter_mut().enumerate() {
-            let of_query = columns.iter_mut().enumerate().map(|(number, rows)| {
-                let row = rows.next().expect("a row for each query");
-                &mut row[..blocks.len(number)]
-            });
-            let mut segments: Vec<&mut [f32]> = of_query.collect();
-            let query = first + index;
-            let place = match self.positives {
-                Positives::Among(numbers) => {
-                    let number = numbers[query] as usize;
-                    Positive::Among(number / blocks.size, number % blocks.size)
+            let columns = scores.len() / count;
+            if let Positives::Apart(_, clashes) = self.positives {
+                let clashes = &clashes[clashes.partition_point(|&(query, _)| (query as usize) < first)..];
+                let of_tile = clashes.iter().take_while(|(query, _)| (*query as usize) < end);
+                for &(query, candidate) in of_tile.filter(|(_, candidate)| *candidate as usize / BLOCK == number) {
+                    scores[(query as usize - first) * columns + candidate as usize % BLOCK] = f32::NEG_INFINITY;
                 }
-                Positives::Apart(rows, clashes) => {
-                    let start = clashes.partition_point(|&(other, _)| (other as usize) < query);
-                    for &(_, candidate) in clashes[start..].iter().take_while(|(other, _)| *other as usize == query) {
-                        segments[candidate as usize / blocks.size][candidate as usize % blocks.size] =
-                            f32::NEG_INFINITY;
-                    }
-                    positive.0 = self.similarity.score(queries.row(index), self.rows_of(rows).row(query));
-                    Positive::Apart(positive.0)
-                }
-            };
-            let (of_query, gradient) = self.loss.of_query(self.similarity, &mut segments, place, self.weight);
-            *loss += of_query;
-            positive.1 = gradient;
+            }
+            for (index, (loss, scores)) in losses.iter_mut().zip(scores.chunks_mut(columns)).enumerate() {
+                loss.observe(&mut scores[..blocks.len(number)], self.place(first + index, number));
+            }
         }
-        if !self.similarity.is_product() {
-            return;
+        for (number, scores) in scores.iter_mut().enumerate() {
+            let columns = scores.len() / count;
+            for (index, (loss, scores)) in losses.iter_mut().zip(scores.chunks_mut(columns)).enumerate() {
+                loss.replace(&mut scores[..blocks.len(number)], self.place(first + index, number));
+            }
+            if self.similarity.is_product() {
+                let rows = blocks.rows(candidates, number);
+                let (depth, stride) = (rows.count(), rows.stride);
+                let products = Factors { a: scores, a_row: columns, a_step: 1, b: rows.data, b_step: stride, depth };
+                multiply(Instructions::best(), products, gradients, count, stride);
+            }
         }
-        let count = end - first;
-        for (number, factors) in scores.iter().enumerate() {
-            let columns = factors.len() / count;
-            let rows = blocks.rows(candidates, number);
-            let products = Factors {
-                a: factors,
-                a_row: columns,
-                a_step: 1,
-                b: rows.data,
-                b_step: rows.stride,
-                depth: rows.count(),
-            };
-            multiply(Instructions::best(), products, gradients, count, rows.stride);
+        for (of_query, positive) in losses.iter().zip(positives.iter_mut()) {
+            *loss += of_query.value();
+            positive.1 = of_query.gradient();
         }
         if self.similarity == Similarity::Euclidean {
             for (query, gradient) in gradients.chunks_mut(queries.stride).enumerate() {
@@ -236,19 +223,25 @@ impl Side<'_> {
         }
     }
 
+    /// The place of the positive of a query in a block of candidates, if it is there.
+    fn place(&self, query: usize, block: usize) -> Option<usize> {
+        let Positives::Among(numbers) = self.positives else { return None };
+        let number = numbers[query] as usize;
+        (number / BLOCK == block).then_some(number % BLOCK)
+    }
+
     /// Adds the gradients of the rows of a block.
     fn add_products(&self, factors: &[f32], rows: PaddedRows<'_>, of_rows: &mut [f32]) {
         let queries = self.rows_of(self.queries);
         let columns = factors.len() / queries.count();
-        let products = Factors {
-            a: factors,
-            a_row: 1,
-            a_step: columns,
-            b: queries.data,
-            b_step: queries.stride,
-            depth: queries.count(),
-        };
-        multiply(Instructions::best(), products, of_rows, rows.count(), queries.stride);
+        // The queries of a tile stay in the cache.
+        let tiles = factors.chunks(TILE * columns).zip(queries.data.chunks(TILE * queries.stride));
+        for (factors, queries) in tiles {
+            let stride = self.queries.stride;
+            let depth = queries.len() / stride;
+            let products = Factors { a: factors, a_row: 1, a_step: columns, b: queries, b_step: stride, depth };
+            multiply(Instructions::best(), products, of_rows, rows.count(), stride);
+        }
         if self.similarity == Similarity::Euclidean {
             let mut sums = vec![0.0f32; columns];
             for factors in factors.chunks(columns) {

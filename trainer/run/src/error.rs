@@ -143,7 +143,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("letter.txt"), "-").unwrap();
         let config = TrainConfig::default();
-        let zero = Table::from_iter([("layers".to_owned(), 0.into())]);
+        let zero = Table::from_iter([("hidden".to_owned(), 0.into())]);
         let seed = Table::from_iter([("seed".to_owned(), 2.into())]);
         let error = TrainConfig::default().layered(None, None, &zero).unwrap_err();
         assert!(matches!(error, Error::OutOfRange { .. }), "{error:?}");

@@ -1,6 +1,6 @@
 //! The start of a resumed run: whether its files are complete, where training continues, and the time so far.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{
     Error, Result,
@@ -38,6 +38,17 @@ pub fn check_best(checkpoints: &Checkpoints, latest: &Checkpoint, watcher: &mut 
          later epoch is better"
     ));
     Ok(())
+}
+
+/// The path and the contents of the checkpoint with the best model of the run in `folder`, or with the last one if there was no evaluation.
+///
+/// # Errors
+/// If the run has no checkpoint, or it is damaged or cannot be read.
+pub fn model_of(checkpoints: &Checkpoints, folder: &Path) -> Result<(PathBuf, Checkpoint)> {
+    let Some((path, latest)) = checkpoints.latest()?.found else {
+        return Err(Error::run_file(folder, "the run has no checkpoint yet: train it first"));
+    };
+    Ok(checkpoints.best_of(&latest.state)?.unwrap_or((path, latest)))
 }
 
 /// A warning if the learning rate is much larger than the rate of the last epoch, `last`: more epochs stretch the cosine schedule, which

@@ -10,3 +10,4 @@ mod run;
 mod start;
 
 pub use self::start::train;
+pub(crate) use self::{files::relations_of, start::digest};

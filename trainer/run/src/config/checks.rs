@@ -14,7 +14,6 @@ pub fn check(config: &TrainConfig) -> Result<()> {
     if config.layers == 0 {
         return triples::check(config);
     }
-    triples::check_absent(config)?;
     if !(0.0..=config.lr).contains(&config.lr_min) {
         return Err(Error::out_of_range("lr-min", "from 0 to lr", config.lr_min));
     }

@@ -47,6 +47,6 @@ pub use self::{
     rank_among::RankAmong,
     resolved::{Compression, RateOptions},
     task::check_labels,
-    triples::{TripleNegatives, TripleOptions},
+    triples::{TripleNegatives, TripleOptions, check_without_triples},
 };
 pub use crate::option_value::ValueKind;

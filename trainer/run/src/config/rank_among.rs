@@ -5,9 +5,10 @@ use std::{fmt, num::NonZeroU32, path::PathBuf, str::FromStr};
 use crate::{Error, Result};
 
 /// The nodes that the destination of an edge is ranked among.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RankAmong {
     /// 100 drawn nodes for edges, all entities for triples.
+    #[default]
     Auto,
     /// This many nodes, drawn for each edge.
     Drawn(NonZeroU32),
@@ -20,12 +21,6 @@ pub enum RankAmong {
 impl RankAmong {
     /// Candidates of an edge with `auto`.
     pub const DRAWN: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
-}
-
-impl Default for RankAmong {
-    fn default() -> Self {
-        Self::Auto
-    }
 }
 
 impl FromStr for RankAmong {

@@ -238,7 +238,10 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 }
 
 /// Refuses options of triples for models with layers.
-pub(super) fn check_absent(config: &TrainConfig) -> Result<()> {
+///
+/// # Errors
+/// The message names the option and its value.
+pub fn check_without_triples(config: &TrainConfig) -> Result<()> {
     let changed = ChangedOptions::from_config(config);
     let decoder = matches!(config.decoder, Decoder::ComplEx | Decoder::RotatE | Decoder::TransE);
     let decoder = decoder.then(|| format!("decoder {}", config.decoder));

@@ -7,6 +7,7 @@ use grappa_io::machine::memory_limit;
 use grappa_run::{
     checkpoint::{CLASS_WEIGHTS, Checkpoint, Checkpoints, LINK_LISTS, RunState},
     class_names,
+    config::check_without_triples,
     folder::{RunFolder, class_names_of},
     model::ModelOptions,
     resume::check_best,
@@ -70,6 +71,7 @@ impl NewRun {
     ) -> Result<StartedRun> {
         let found = agree_on_checkpoint(self.setup.group.as_deref(), &self.folder, found)?;
         let (graph, TrainSetup { config, method, group, warnings }) = (self.graph, self.setup);
+        check_without_triples(&config)?;
         let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
         let processes =
             Processes::meet(&graph, types::node_type(&graph, types::target(&graph, &config)?), group, config.memory.0)?;

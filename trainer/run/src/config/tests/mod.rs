@@ -285,7 +285,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
 #[test]
 fn values_out_of_range_and_contradictions_say_what_would_do() {
     for (file, expected) in grappa_skip::cases![
-        "layers = 0", "layers is 0; it must be at least 1";
+        "layers = 0", "layers is 0, which learns rows of entities from triples: add --task link";
         "epochs = 0", "epochs is 0";
         "layers = 1000000", "layers is 1000000; it must be at most 256";
         "walks = 4294967295", "walks is 4294967295; it must be at most 10000";
@@ -335,7 +335,8 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
 fn candidates_are_a_number_or_all_or_else_a_file() {
     let read = |text: &str| layered(text, &none()).unwrap().candidates;
     let number = |count| RankAmong::Drawn(NonZeroU32::new(count).unwrap());
-    assert_eq!(TrainConfig::default().candidates, number(100));
+    assert_eq!(TrainConfig::default().candidates, RankAmong::Auto);
+    assert_eq!(read("candidates = 'auto'"), RankAmong::Auto);
     assert_eq!(read("candidates = 1000"), number(1000));
     assert_eq!(read("candidates = '7'"), number(7));
     assert_eq!(read("candidates = 'all'"), RankAmong::All);
@@ -378,7 +379,7 @@ fn names_of_choices_read_back() {
     let removed = "aggregates".parse::<HaloMode>().unwrap_err().to_string();
     assert_eq!(removed, "the halo mode `aggregates` was removed: use `history`");
     let error = "lion".parse::<Optimizer>().unwrap_err().to_string();
-    assert_eq!(error, "unknown optimizer `lion`: use adam, adamw or sgd");
+    assert_eq!(error, "unknown optimizer `lion`: use adam, adamw, adagrad or sgd");
 }
 
 #[test]
