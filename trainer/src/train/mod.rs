@@ -20,6 +20,7 @@
 //! links            the edges of link prediction
 //! exchange         the sum of the gradients of all ranks
 //! data             the store, labels, degrees, splits
+//! embeddings       the learnable embeddings of nodes
 //! options          the options, with a value for each that was `auto`
 //! inference        exact inference, and the model of a run
 //! partitions       the open partitions, and their batches on the device

@@ -18,7 +18,7 @@ pub(crate) fn input_rows<'a>(
     node_type: usize,
 ) -> grappa_io::Result<Box<dyn NodeRows + 'a>> {
     let Some(embeddings) = tables.and_then(|tables| tables.rows(node_type)) else {
-        return Ok(store_features(store)?);
+        return store_features(store);
     };
     let features = store.manifest().features.as_ref().map(|_| store_features(store)).transpose()?;
     Ok(Box::new(InputRows { features, embeddings }))

@@ -5,12 +5,12 @@
 
 use grappa_io::{ledger::MemoryShare, size::ByteSize};
 use grappa_run::{
-    config::{NegativeSampling, TaskChoice, TrainConfig},
-    model::{Decoder, ModelTarget},
+    config::{NegativeSampling, TrainConfig},
+    model::Decoder,
 };
-use grappa_storage::Graph;
+use grappa_storage::Relation;
 
-use crate::{Error, Result, train::data::types};
+use crate::{Error, Result};
 
 /// Tensors of negatives up to this size count as memory of the model.
 const MODEL_BYTES: u64 = 32 << 20;
@@ -44,16 +44,11 @@ struct StepSize {
     edges: u64,
 }
 
-/// The bytes of the budget that the negatives of a step need in each of `processes` processes. 0 for other tasks.
+/// The bytes of the budget that the negatives of a step, which are of a relation, need in each of `processes` processes.
 ///
 /// # Errors
 /// If they need more than the budget has for them.
-pub fn budgeted_bytes(config: &TrainConfig, graph: &Graph, processes: u32) -> Result<u64> {
-    if config.task != TaskChoice::Link {
-        return Ok(0);
-    }
-    let ModelTarget::Relation(number) = types::target(graph, config)? else { return Ok(0) };
-    let relation = graph.relation(number);
+pub fn budgeted_bytes(config: &TrainConfig, relation: Relation<'_>, processes: u32) -> Result<u64> {
     let mut ends = vec![relation.destinations];
     ends.extend((!relation.joins_one_type()).then_some(relation.sources));
     let size = StepSize {

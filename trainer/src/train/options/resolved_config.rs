@@ -7,13 +7,18 @@ use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
     config::{self, Auto, Evaluate, TrainConfig},
+    model::ModelTarget,
 };
 use grappa_storage::Graph;
 use tch::Device;
 
 use super::partition_counts::ChosenNumbers;
 use crate::Result;
-use crate::train::{data::edge_data, embeddings, links, ranks::Processes};
+use crate::train::{
+    data::{edge_data, types},
+    embeddings, links,
+    ranks::Processes,
+};
 
 /// The options of a run, after everything that is `auto` and does not need open partitions was decided, once.
 ///
@@ -68,7 +73,9 @@ impl ResolvedConfig {
         };
         config::check(&options)?;
         let embeddings = embeddings::budgeted_bytes(&options, graph)?;
-        options.memory.0 -= links::budgeted_bytes(&options, graph, processes.count())?;
+        if let ModelTarget::Relation(number) = types::target(graph, &options)? {
+            options.memory.0 -= links::budgeted_bytes(&options, graph.relation(number), processes.count())?;
+        }
         options.memory.0 = options.memory.0.saturating_sub(embeddings).max(1);
         Ok(Self { requested, options, aggregates, device, folder, reason: numbers.reason })
     }
