@@ -132,6 +132,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True, help="train by PyTorch Geometric, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -143,10 +144,12 @@ def main():
         learned[REVERSE].edge_index = torch.from_numpy(np.ascontiguousarray(graph.edge_split(RATES, "train")[::-1]))
         for edge_type in learned.edge_types:
             learned[edge_type].pop("edge_label", None)
-        print("| inputs | PyTorch Geometric | whole graph | 4 partitions | 16 partitions |")
-        print("|---|---:|---:|---:|---:|")
+        names = ["PyTorch Geometric"] * arguments.peer + ["whole graph", "4 partitions", "16 partitions"]
+        print(f"| inputs | {' | '.join(names)} |\n|---|{'---:|' * len(names)}")
         for has_embeddings in (False, True):
-            columns = [lambda seed: by_pyg(learned, parts, has_embeddings, arguments.epochs, seed)]
+            columns = []
+            if arguments.peer:
+                columns.append(lambda seed: by_pyg(learned, parts, has_embeddings, arguments.epochs, seed))
             for partitions in (1, 4, 16):
                 columns.append(lambda seed, partitions=partitions: by_grappa(graph, folder, has_embeddings, partitions, arguments.epochs, seed))
             shown = []
