@@ -329,7 +329,7 @@ class TrainOptions(TypedDict, total=False):
     bases: int | Literal["auto"]
     #: Seeds per minibatch and partition; edges with task="link".
     batch: int | Literal["auto"]
-    #: Candidates of each held-out edge, for task="link": a number of random nodes, all nodes, or a file.
+    #: Candidates of each held-out edge, for task="link": a number of random nodes, all nodes, or a file; auto: 100, and all with layers=0.
     candidates: str | float | Sequence[str | float]
     #: Epochs between two checkpoints; 0: only by time and at the end.
     checkpoint_every: int
@@ -351,10 +351,12 @@ class TrainOptions(TypedDict, total=False):
     config: Path
     #: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition.
     correction: Literal["none", "batch", "node"]
-    #: Score of a link from the embeddings of its ends.
-    decoder: Literal["dot", "cosine", "distmult", "mlp"]
+    #: Score of a link from the embeddings of its ends; with layers=0, score of a triple from the rows of its entities and its relation.
+    decoder: Literal["dot", "cosine", "distmult", "mlp", "complex", "rotate", "transe"]
     #: Device of the model: auto, cpu, cuda or cuda:N; auto: CUDA if there is a device, else the processor.
     device: str | float | Sequence[str | float]
+    #: Norm of the distance that decoder="rotate" and transe score by, for layers=0.
+    distance: Literal["l2", "l1"]
     #: Dropout probability after each layer but the last.
     dropout: float
     #: Evaluations without improvement before training ends; 0: never.
@@ -363,7 +365,7 @@ class TrainOptions(TypedDict, total=False):
     edge_data: Literal["auto", "use", "ignore"]
     #: Random training edges per epoch, for task="link"; 0: all.
     edges_per_epoch: int
-    #: Values of a node's embedding, for task="link"; auto: as hidden=.
+    #: Values of a node's embedding, for task="link"; with layers=0, of the row of an entity; auto: as hidden=.
     embedding: int | Literal["auto"]
     #: Number of epochs.
     epochs: int
@@ -405,11 +407,13 @@ class TrainOptions(TypedDict, total=False):
     jumping_knowledge: Literal["none", "max", "cat"]
     #: Number of checkpoints to keep, besides the best.
     keep: int
+    #: Factor of the sum of the squared values of the rows of a triple (L2 norm), added to its loss, for layers=0.
+    l2: float
     #: Label smoothing: the part of each target that is spread evenly over all classes, from 0 to below 1.
     label_smoothing: float
     #: Number of attention heads in the last layer, which are averaged, for gat, gatv2, transformer and rgat; auto: as heads=.
     last_heads: int | Literal["auto"]
-    #: Number of layers, 1 to 256.
+    #: Number of layers, at most 256; 0: no layers, but a learned row for each entity of a knowledge graph, for task="link".
     layers: int
     #: Maximum number of minibatches in one plan of feature reads; auto: as many as memory allows.
     lookahead: int | Literal["auto"]
@@ -427,6 +431,8 @@ class TrainOptions(TypedDict, total=False):
     lr_schedule: Literal["constant", "cosine", "step", "plateau"]
     #: Epochs between two reductions, for lr_schedule="step".
     lr_step: int
+    #: Number added to all scores in loss="bce", for layers=0; auto: 9 for distances, 0 for other decoders.
+    margin: float | Literal["auto"]
     #: Memory limit for the graph and its features, such as 512MiB or 4GiB; the model's memory is extra.
     memory: int | str
     #: How partitions train together.
@@ -437,9 +443,11 @@ class TrainOptions(TypedDict, total=False):
     momentum: float
     #: Metric that selects the best epoch; early_stopping= and lr_schedule="plateau" follow it.
     monitor: Literal["score", "loss", "accuracy", "macro-f1", "micro-f1", "auc", "average-precision", "rmse", "mae", "r2", "mrr", "hits@10", "recall@20", "map@20", "ndcg@20"]
+    #: Factor of the sum of the cubed absolute values of the rows of a triple (N3 norm), added to its loss, for layers=0.
+    n3: float
     #: Distribution of negatives, for task="link"; edges of the graph are never negatives.
-    negative_sampling: Literal["uniform", "degree", "shared", "in-batch", "pairs"]
-    #: Negatives of each edge, for task="link"; auto: 1, and 100 if negative_sampling= shares them.
+    negative_sampling: Literal["auto", "uniform", "degree", "shared", "in-batch", "pairs", "all"]
+    #: Negatives of each edge, for task="link"; auto: 1; 100 if negative_sampling= shares them; 1024 with layers=0.
     negatives: int | Literal["auto"]
     #: File of hard negatives, for task="link": pairs of a source and a destination without an edge.
     negatives_from: Path
@@ -448,7 +456,7 @@ class TrainOptions(TypedDict, total=False):
     #: Normalization of features before the first layer; if any, the first hop is sampled.
     normalize_features: Literal["none", "row", "standard"]
     #: Optimizer.
-    optimizer: Literal["adam", "adamw", "sgd"]
+    optimizer: Literal["adam", "adamw", "adagrad", "sgd"]
     #: Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in memory=.
     partitions: int | Literal["auto"]
     #: Number format of the model's computations.
@@ -459,6 +467,8 @@ class TrainOptions(TypedDict, total=False):
     rank_destinations: bool
     #: I/O engine.
     read_engine: Literal["auto", "uring", "pread"]
+    #: Two rows for each relation, for layers=0: one scores tails of a head, the other one heads of a tail.
+    reciprocal: bool
     #: Combination of a node's results over the relations into its type, for rsage and rgat.
     relation_aggregate: Literal["sum", "mean"]
     #: Epochs between two repartitionings.
@@ -473,6 +483,8 @@ class TrainOptions(TypedDict, total=False):
     schedule: Literal["sweep", "shuffle", "fixed", "local"]
     #: Random seed of initial parameters, partitions, sampling and dropout.
     seed: int
+    #: Weights of negatives in loss="bce", for layers=0: a softmax of their scores times this number; 0: even weights.
+    self_adversarial: float
     #: Strength of correction=, from 0 (none) to 1 (full).
     shrinkage: float
     #: Maximum number of steps per epoch; 0: enough for all training nodes.
