@@ -6,8 +6,8 @@
     benches/knowledge.py cold --work DIR [--entities N --triples N --memory SIZE]
 
 DIR of `--data` has a folder for each graph with train.tsv, valid.tsv and test.tsv, packed with gzip or not: FB15k-237 and WN18RR of the
-repository TimDettmers/ConvE. `speed` trains ComplEx with rows of 400 values by Grappa and by PyKEEN, with the same batches and all entities
-as negatives. `cold` writes random triples and trains an epoch in memory and an epoch in partitions, and measures what the disk needs for
+repository TimDettmers/ConvE. `speed` trains ComplEx with rows of 400 values by Grappa and by PyKEEN, with the same number of
+negatives for a triple. `cold` writes random triples and trains an epoch in memory and an epoch in partitions, and measures what the disk needs for
 the bytes that partitions move.
 """
 
@@ -25,14 +25,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "target" / "release"
 
-# Options that were found by a few runs on the validation triples.
+# One choice each, without a search.
 SETTINGS = {
-    ("fb15k-237", "complex"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.05 --batch 1024 --negative-sampling shared --negatives 2048",
-    ("fb15k-237", "distmult"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.05 --batch 1024 --negative-sampling shared --negatives 2048",
+    ("fb15k-237", "complex"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.05 --batch 1024 --negative-sampling shared --negatives 1024",
+    ("fb15k-237", "distmult"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.05 --batch 1024 --negative-sampling shared --negatives 1024",
     ("fb15k-237", "rotate"): "--embedding 256 --distance l1 --lr 0.001 --loss bce --self-adversarial 1 --margin 9 --batch 1024 --negatives 256",
-    ("wn18rr", "complex"): "--embedding 200 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 2048",
-    ("wn18rr", "distmult"): "--embedding 200 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 2048",
-    ("wn18rr", "rotate"): "--embedding 256 --distance l1 --lr 0.001 --loss bce --self-adversarial 1 --margin 6 --batch 512 --negatives 256",
+    ("wn18rr", "complex"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 1024",
+    ("wn18rr", "distmult"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 1024",
+    ("wn18rr", "rotate"): "--embedding 256 --distance l1 --lr 0.003 --loss bce --self-adversarial 1 --margin 6 --batch 512 --negatives 256",
 }
 PUBLISHED = {
     ("fb15k-237", "complex"): 0.348,
@@ -45,19 +45,23 @@ PUBLISHED = {
 
 PYKEEN = """
 import sys, time, torch
-from pykeen.datasets.base import PathDataset
 from pykeen.models import ComplEx
-from pykeen.training import LCWATrainingLoop
-torch.set_num_threads(int(sys.argv[2]))
-folder = sys.argv[1]
-data = PathDataset(*[f"{folder}/{part}.tsv" for part in ("train", "test", "valid")], create_inverse_triples=True)
+from pykeen.training import SLCWATrainingLoop
+from pykeen.triples import TriplesFactory
+folder, threads, batch, negatives, count = sys.argv[1], *map(int, sys.argv[2:])
+torch.set_num_threads(threads)
+full = TriplesFactory.from_path(f"{folder}/train.tsv")
+drawn = full.mapped_triples[torch.randperm(full.num_triples)[:count]]
+part = TriplesFactory(drawn, entity_to_id=full.entity_to_id, relation_to_id=full.relation_to_id)
 # 200 complex numbers are 400 values.
-model = ComplEx(triples_factory=data.training, embedding_dim=200, loss="crossentropy")
-loop = LCWATrainingLoop(model=model, triples_factory=data.training, optimizer="adam")
-batch = int(sys.argv[3])
+model = ComplEx(triples_factory=part, embedding_dim=200, loss="crossentropy")
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+sampler = dict(num_negs_per_pos=negatives)
+loop = SLCWATrainingLoop(model=model, triples_factory=part, optimizer=optimizer, negative_sampler_kwargs=sampler)
+loop.train(part, num_epochs=1, batch_size=batch, use_tqdm=False)
 begin = time.time()
-loop.train(data.training, num_epochs=1, batch_size=batch, use_tqdm=False)
-print("triples", data.training.num_triples // 2, "seconds", time.time() - begin)
+loop.train(part, num_epochs=2, batch_size=batch, use_tqdm=False)
+print("triples", count, "seconds", time.time() - begin)
 """
 
 
@@ -117,13 +121,13 @@ def scores(args):
 
 def speed(args):
     threads = os.cpu_count()
-    options = ["--decoder", "complex", "--embedding", 400, "--batch", args.batch, "--negative-sampling", "all"]
+    options = ["--decoder", "complex", "--embedding", 400, "--batch", args.batch, "--negatives", args.negatives, "--negative-sampling", "shared"]
     out = args.work / "speed"
     trained(ingested(args.data, args.work, "fb15k-237"), out, [*options, "--epochs", 1, "--candidates", 10])
     print(f"Grappa: {records(out)[0]['sampled_edges_per_second']:.0f} triples/s, {threads} threads")
     if args.pykeen:
         folder = unpacked(args.data, args.work, "fb15k-237")
-        words = run([args.pykeen, "-c", PYKEEN, folder, threads, args.batch]).split()
+        words = run([args.pykeen, "-c", PYKEEN, folder, threads, args.batch, args.negatives, args.pykeen_triples]).split()
         triples, seconds = float(words[words.index("triples") + 1]), float(words[words.index("seconds") + 1])
         print(f"PyKEEN: {triples / seconds:.0f} triples/s")
 
@@ -139,7 +143,7 @@ def cold(args):
         with open(args.work / "valid.tsv", "w") as out:
             out.writelines(f"{draw.randrange(args.entities)}\tr0\t{draw.randrange(args.entities)}\n" for _ in range(1000))
         paths = ["--triples", args.work / "train.tsv", "--val-edges", args.work / "valid.tsv"]
-        run([PROGRAMS / "grappa-ingest", *paths, "--ids", "sparse", "--out", store])
+        run([PROGRAMS / "grappa-ingest", *paths, "--out", store])
         (args.work / "train.tsv").unlink()
     options = ["--decoder", "complex", "--embedding", 100, "--batch", 8192, "--negative-sampling", "shared"]
     options += ["--negatives", 1024, "--epochs", 1, "--candidates", 100]
@@ -183,7 +187,9 @@ def main():
             command.add_argument("--only", help="one graph and decoder, such as wn18rr/complex")
         if name == "speed":
             command.add_argument("--batch", type=int, default=512)
+            command.add_argument("--negatives", type=int, default=256)
             command.add_argument("--pykeen", help="a Python with PyKEEN")
+            command.add_argument("--pykeen-triples", type=int, default=10240, help="random triples of an epoch of PyKEEN")
         if name == "cold":
             command.add_argument("--entities", type=int, default=10_000_000)
             command.add_argument("--triples", type=int, default=100_000_000)

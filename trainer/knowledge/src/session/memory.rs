@@ -61,7 +61,8 @@ impl Sizes {
     /// # Errors
     /// If none does.
     pub fn partitions(&self) -> Result<u32> {
-        let share = ROWS.bytes(self.memory);
+        let others = self.batch_bytes() + self.known + if self.keeps_triples() { self.triples_bytes() } else { 0 };
+        let share = ROWS.bytes(self.memory).min(self.memory.saturating_sub(others));
         let mut parts = 1;
         while self.rows_bytes(parts) > share {
             parts = if parts == 1 { 4 } else { 2 * parts };
@@ -87,17 +88,22 @@ impl Sizes {
         self.triples.saturating_mul(size_of::<Triple>() as u64)
     }
 
-    /// Enters the leases of training into a ledger.
-    ///
-    /// # Errors
-    /// If they exceed the limit.
-    pub fn enter(&self, ledger: &mut Ledger, parts: u32, bucket_max: u64) -> Result<()> {
+    /// Bytes of the rows, the gradients and the scores of a batch.
+    fn batch_bytes(&self) -> u64 {
         let width = 4 * padded(self.model.dim) as u64;
         let (candidates, copies) = match self.model.negatives {
             TripleNegatives::All => (self.entities, COPIES_OF_CANDIDATES),
             TripleNegatives::Shared(negatives) => (2 * u64::from(negatives), COPIES_OF_CANDIDATES),
         };
         let scores = 4 * self.batch as u64 * candidates;
+        width * (COPIES_OF_BATCH * self.batch as u64 + copies * candidates) + scores
+    }
+
+    /// Enters the leases of training into a ledger.
+    ///
+    /// # Errors
+    /// If they exceed the limit.
+    pub fn enter(&self, ledger: &mut Ledger, parts: u32, bucket_max: u64) -> Result<()> {
         let triples = match self.keeps_triples() {
             true => self.triples_bytes(),
             false => bucket_max * size_of::<Triple>() as u64,
@@ -110,7 +116,7 @@ impl Sizes {
                 Lease::new("known triples", self.known, "answers to held-out triples, which filtered ranks leave out"),
                 Lease::new(
                     "a batch",
-                    width * (COPIES_OF_BATCH * self.batch as u64 + copies * candidates) + scores,
+                    self.batch_bytes(),
                     "rows of the triples and the candidates of a batch, their gradients, and the scores of its queries",
                 ),
             ],

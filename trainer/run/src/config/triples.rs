@@ -209,7 +209,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
         }
         NegativeSampling::All if config.partitions.value().is_some_and(|partitions| partitions > 1) => {
             return refuse(format!(
-                "negative-sampling is all, which needs the rows of all entities in memory, and partitions is {}: use                  --negative-sampling shared, or --partitions 1",
+                "negative-sampling is all, which needs the rows of all entities in memory, and partitions is {}: use --negative-sampling shared, or --partitions 1",
                 config.partitions
             ));
         }

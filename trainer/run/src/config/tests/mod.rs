@@ -1,5 +1,6 @@
 mod effects;
 mod resume;
+mod triples;
 
 use std::{
     fs,
