@@ -312,7 +312,7 @@ fn tasks_that_a_store_or_a_run_does_not_serve_are_refused() {
         "graph.grappa --negatives-from hard.csv --out new", "negatives-from hard.csv is for links|--task link";
         "graph.grappa --out nodes --resume --task link", "has task \"auto\"";
         "shop.grappa --out links --resume --task classes", "has task \"link\"";
-        "shop.grappa --out links --resume --candidates all", "has candidates 100";
+        "shop.grappa --out links --resume --candidates all", "has candidates \"auto\"";
         "shop.grappa --task classes --out new", "shop.grappa|labels";
     ] {
         run(&mut folder.program(&format!("{line} --layers 1 --quiet --epochs 2"))).failure(&parts(words));
