@@ -53,6 +53,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "grappa-formats",
             "grappa-io",
             "grappa-kernels",
+            "grappa-knowledge",
             "grappa-report",
             "grappa-run",
             "grappa-sampling",

@@ -1,7 +1,7 @@
 //! The embeddings of the nodes of a batch.
 
 use grappa_kernels::for_each;
-use grappa_knowledge::rows::GradientOf;
+use grappa_knowledge::{matrix::Matrix, rows::GradientOf};
 use grappa_sampling::{feed::BatchPlace, sample::Minibatch};
 use grappa_storage::Graph;
 use tch::{Device, Tensor};
@@ -52,8 +52,8 @@ impl NodeTables {
         owners: Option<Owners<'_>>,
         device: Device,
     ) -> BatchEmbeddings {
-        let types = (0..self.types()).filter_map(|node_type| {
-            let table = self.table(node_type)?;
+        let types = self.types.iter().enumerate().filter_map(|(node_type, table)| {
+            let table = table.as_ref()?;
             let minibatch = &minibatches[node_type];
             let owned: Vec<bool> = match owners.filter(|_| table.copies.is_some()) {
                 Some(owners) => owned(graph, node_type, minibatch, owners),
@@ -69,6 +69,24 @@ impl NodeTables {
             Some(TypeEmbeddings { node_type, leaf, own })
         });
         BatchEmbeddings { types: types.collect() }
+    }
+
+    /// Updates the embeddings of a batch by their gradients, divided by `denominator`.
+    pub fn update(&mut self, batch: &BatchEmbeddings, rate: f64, denominator: f64) {
+        let factor = (1.0 / denominator) as f32;
+        for gathered in &batch.types {
+            let Some(table) = &mut self.types[gathered.node_type] else { continue };
+            let Some(gradient) = gathered.gradient() else { continue };
+            let (values, gradient) = (table.rows.dim(), &*gradient);
+            let mut matrix = Matrix::default();
+            matrix.resize(gradient.len() / values, values);
+            matrix.fill_rows(|row, out| {
+                let gradient = &gradient[row * values..][..values];
+                out.iter_mut().zip(gradient).for_each(|(out, value)| *out = value * factor);
+                out[values..].fill(0.0);
+            });
+            table.rows.update(self.optimizer, rate as f32, &gathered.own, 0, &matrix);
+        }
     }
 }
 

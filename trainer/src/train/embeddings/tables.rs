@@ -3,10 +3,7 @@
 use std::path::Path;
 
 use grappa_formats::{NodeId, random};
-use grappa_knowledge::{
-    matrix::Matrix,
-    rows::{RowOptimizer, Rows},
-};
+use grappa_knowledge::rows::{RowOptimizer, Rows};
 use grappa_run::{
     checkpoint::{Dtype, NamedTensor},
     config::TrainConfig,
@@ -14,7 +11,6 @@ use grappa_run::{
 };
 use grappa_storage::{Graph, Store};
 
-use super::batch::BatchEmbeddings;
 use crate::train::tensors::of_another_model;
 use crate::{Error, Result};
 
@@ -29,8 +25,8 @@ const COPIES: &str = "copies";
 /// The embeddings of each node type. None for types without.
 #[derive(Debug)]
 pub(crate) struct NodeTables {
-    optimizer: RowOptimizer,
-    types: Vec<Option<NodeTable>>,
+    pub(super) optimizer: RowOptimizer,
+    pub(super) types: Vec<Option<NodeTable>>,
 }
 
 /// The embeddings of a type.
@@ -103,19 +99,9 @@ impl NodeTables {
         Ok(tables.types.iter().any(Option::is_some).then_some(tables))
     }
 
-    /// The table of a type.
-    pub(super) fn table(&self, node_type: usize) -> Option<&NodeTable> {
-        self.types[node_type].as_ref()
-    }
-
     /// The embeddings of a type, in the order of nodes.
     pub fn rows(&self, node_type: usize) -> Option<&Rows> {
-        self.table(node_type).map(|table| &table.rows)
-    }
-
-    /// The number of node types, with embeddings or without.
-    pub(super) fn types(&self) -> usize {
-        self.types.len()
+        self.types[node_type].as_ref().map(|table| &table.rows)
     }
 
     /// Makes the copies that partitions read of nodes that they do not own what the embeddings are now. Returns their bytes.
@@ -135,24 +121,6 @@ impl NodeTables {
     /// Whether there are copies.
     pub fn has_copies(&self) -> bool {
         self.types.iter().flatten().any(|table| table.copies.is_some())
-    }
-
-    /// Updates the embeddings of a batch by their gradients, divided by `denominator`.
-    pub fn update(&mut self, batch: &BatchEmbeddings, rate: f64, denominator: f64) {
-        let factor = (1.0 / denominator) as f32;
-        for gathered in &batch.types {
-            let Some(table) = &mut self.types[gathered.node_type] else { continue };
-            let Some(gradient) = gathered.gradient() else { continue };
-            let (values, gradient) = (table.rows.dim(), &*gradient);
-            let mut matrix = Matrix::default();
-            matrix.resize(gradient.len() / values, values);
-            matrix.fill_rows(|row, out| {
-                let gradient = &gradient[row * values..][..values];
-                out.iter_mut().zip(gradient).for_each(|(out, value)| *out = value * factor);
-                out[values..].fill(0.0);
-            });
-            table.rows.update(self.optimizer, rate as f32, &gathered.own, 0, &matrix);
-        }
     }
 
     /// The embeddings for a checkpoint; with `whole`, also the state of their optimizer and the copies.
