@@ -47,6 +47,11 @@ pub fn run(
             "the run learned rows of entities, and predicts no classes: write its rows with `--embeddings --out rows.parquet`"
         );
     };
+    let args::ChosenNodes { ids, split, .. } = &options.chosen;
+    let chosen = [("--ids", ids.is_some()), ("--split", split.is_some()), ("--type", options.node_type.is_some())];
+    if let Some((option, _)) = chosen.into_iter().find(|(_, is_there)| *is_there) {
+        bail!("{option} is for runs with layers, and the rows of all entities of this run are written: leave it out");
+    }
     let learned = LearnedRows::open(&options.run, graph.clone())?;
     let is_stream = out.as_os_str() == "-";
     let mut stdout = grappa_console::stdout();

@@ -473,6 +473,9 @@ impl Trained {
             RequestedNodes::Ends(nodes) => nodes,
         };
         if let Some(graph) = on.graph {
+            for (node_type, nodes) in self.model.options().graph().output_types().into_iter().zip(&nodes) {
+                check_present(&graph.node_types()[node_type], nodes)?;
+            }
             return self.infer_by_relation(graph, nodes, layers, (budget, scratch), progress, on_rows);
         }
         check_present(store, &nodes[0])?;
