@@ -15,7 +15,7 @@ use grappa_formats::{
     graph::{EDGE, GraphManifest, NODE, NodeTypeEntry, RelationEntry},
     manifest::{Manifest, Sources},
 };
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, container::ContainerFile};
 
 use crate::{Store, assignments, files, member::read_member, open::manifest_bytes};
 
@@ -200,6 +200,15 @@ impl Graph {
     /// The folder of the graph.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The digest of the manifest, which has the digests of all other files.
+    ///
+    /// # Errors
+    /// If the manifest cannot be read.
+    pub fn digest(&self) -> Result<u64> {
+        let kind = if self.has_types() { FileKind::GRAPH } else { FileKind::MANIFEST };
+        Ok(ContainerFile::open(&self.path.join("manifest"), kind)?.digest())
     }
 
     /// The names of types and relations, and which types a relation joins. Of a store without types, digests are 0.

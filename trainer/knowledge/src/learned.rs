@@ -30,7 +30,7 @@ use crate::{
     decoder::Asked,
     evaluate::KnownAnswers,
     rows::{Generations, Rows, TableShape},
-    session::{digest, relations_of},
+    session::relations_of,
     step::TripleModel,
     triples::{Triple, Triples},
 };
@@ -75,7 +75,7 @@ impl LearnedRows {
         let config = config_of(run)?;
         let (path, checkpoint) = model_of(&Checkpoints::look(&run.join(CHECKPOINTS)), run)?;
         let state = checkpoint.state.clone();
-        let store_digest = digest(&graph)?;
+        let store_digest = graph.digest()?;
         if state.store_digest != store_digest {
             return Err(Error::WrongStore(
                 "the store is not the one that the rows of the run were trained on: use that store".into(),

@@ -10,9 +10,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grappa_formats::{ChunkId, container::FileKind, random};
+use grappa_formats::{ChunkId, random};
 use grappa_io::{
-    container::ContainerFile,
     progress::{Progress, Silent},
     size::count,
     text,
@@ -113,7 +112,7 @@ impl Processes {
     /// The digest of what the run trains on: of the graph, or of the whole graph and the chunks that its hosts have.
     pub fn digest(&self, graph: &Graph) -> Result<u64> {
         if self.hosts.count() == 1 {
-            return graph_digest(graph);
+            return Ok(graph.digest()?);
         }
         let chunks = self.hosts.trained();
         let numbers = chunks.flat_map(|(chunk, chunk_counts)| {
@@ -255,13 +254,7 @@ impl Processes {
 /// The digest that ranks compare before they train: of a whole graph, or of the graph of a slice.
 pub(crate) fn comparable_digest(graph: &Graph) -> Result<String> {
     Ok(match graph.is_whole() {
-        true => format!("{:016x}", graph_digest(graph)?),
+        true => format!("{:016x}", graph.digest()?),
         false => format!("{:016x} (slice)", graph.node_types()[0].manifest().graph_digest()),
     })
-}
-
-/// The digest of a graph: the digest of its manifest, which has the digests of all other files.
-pub(crate) fn graph_digest(graph: &Graph) -> Result<u64> {
-    let kind = if graph.has_types() { FileKind::GRAPH } else { FileKind::MANIFEST };
-    Ok(ContainerFile::open(&graph.path().join("manifest"), kind)?.digest())
 }

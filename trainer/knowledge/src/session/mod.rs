@@ -9,5 +9,5 @@ mod memory;
 mod run;
 mod start;
 
+pub(crate) use self::files::relations_of;
 pub use self::start::train;
-pub(crate) use self::{files::relations_of, start::digest};

@@ -5,8 +5,8 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use grappa_formats::{container::FileKind, random};
-use grappa_io::{container::ContainerFile, ledger::Ledger};
+use grappa_formats::random;
+use grappa_io::ledger::Ledger;
 use grappa_run::{
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     config::{Auto, TrainConfig},
@@ -59,7 +59,7 @@ pub fn train(
     };
     latest.warnings.iter().for_each(|warning| watcher.warn(warning));
     let found = latest.found;
-    let digest = digest(&graph)?;
+    let digest = graph.digest()?;
     if let Some((path, checkpoint)) = &found {
         check_resumed(&checkpoints, path, checkpoint, [digest, config.digest()], watcher)?;
     }
@@ -193,12 +193,6 @@ fn new_state(config: &TrainConfig, digest: u64, model: &TripleModel, parts: u32)
     state.note_task(Task::Links);
     state.note_partitions([parts, parts.min(2)]);
     state
-}
-
-/// The digest of a graph: the digest of its manifest, which has the digests of all other files.
-pub(crate) fn digest(graph: &Graph) -> Result<u64> {
-    let kind = if graph.has_types() { FileKind::GRAPH } else { FileKind::MANIFEST };
-    Ok(ContainerFile::open(&graph.path().join("manifest"), kind)?.digest())
 }
 
 /// Checks that a checkpoint is of this graph and of these options, and removes later ones.

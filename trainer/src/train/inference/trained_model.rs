@@ -37,7 +37,6 @@ use crate::train::{
     data::{edge_data, slice, types},
     embeddings::NodeTables,
     options::first_hop,
-    ranks::graph_digest,
     tensors,
 };
 use crate::{
@@ -283,7 +282,7 @@ impl Trained {
                 "{path}: the graph differs from the one that the model was trained on: {difference}"
             )));
         }
-        if !self.embeddings.is_empty() && graph_digest(graph)? != self.state.store_digest {
+        if !self.embeddings.is_empty() && graph.digest()? != self.state.store_digest {
             let names: Vec<&str> = self.embeddings.iter().map(|table| table.name.as_str()).collect();
             return Err(Error::WrongStore(format!(
                 "{path}: the run has embeddings of the nodes of type {} of its own graph, and this graph is another one: use the graph that \
