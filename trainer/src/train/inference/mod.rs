@@ -25,6 +25,7 @@ mod keeper;
 mod layers;
 pub(super) mod needed;
 mod pass;
+mod predicted_graph;
 mod relational;
 mod run;
 mod states;
