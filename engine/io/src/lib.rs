@@ -17,6 +17,7 @@
 //!
 //! Memory and threads:
 //! - [`arena`]: large read buffers;
+//! - [`array`]: arrays that change in place, in memory or in a scratch file;
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`ledger`]: who may take how much of a memory limit, and why;
 //! - [`machine`]: memory and disk space of the machine;
@@ -38,6 +39,7 @@
 #![deny(unsafe_code)]
 
 pub mod arena;
+pub mod array;
 pub mod blocks;
 pub mod container;
 pub mod direct;

@@ -136,7 +136,7 @@ fn digest(metadata: &BTreeMap<String, String>, tensors: &[NamedTensor]) -> Strin
     for NamedTensor { name, dtype, shape, bytes } in tensors {
         let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
         hash.update(format!("{name}\0{dtype}\0{}\0", sizes.join(",")));
-        hash.update(bytes);
+        hash.update(&bytes[..]);
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

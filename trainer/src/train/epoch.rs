@@ -65,6 +65,8 @@ pub struct EpochStats {
     pub bytes_sent: u64,
     /// Halo data received before the epoch, in bytes.
     pub halo_bytes: u64,
+    /// Bytes of learnable embeddings that partitions received before the epoch.
+    pub row_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
     /// Bytes of features that partitions sent each other.
@@ -126,7 +128,7 @@ impl Trainer {
                 Err(error) if !error.is_stopped() => return Err(error),
                 trained => self.learner.check_parameters(epoch).and(trained)?,
             }
-            self.partial = Some(self.total(partial)?);
+            self.partial = Some(self.total(partial, progress)?);
         }
         Ok(self.stats(&self.partial.unwrap_or_default()))
     }
@@ -150,7 +152,13 @@ impl Trainer {
     }
 
     /// Ends the steps of an epoch: on rank 0, its metrics become the sums over all processes.
-    fn total(&self, mut partial: PartialEpoch) -> Result<PartialEpoch> {
+    fn total(&mut self, mut partial: PartialEpoch, progress: &dyn Progress) -> Result<PartialEpoch> {
+        if let (Some(group), Some(tables)) = (&self.processes.group, &mut self.learner.embeddings) {
+            let ranks = self.processes.of_partitions(self.config.partitions());
+            let (owners, rank) = (&self.partitions.owners, self.processes.rank());
+            let is_own = |chunk: usize| ranks[owners[chunk] as usize] == rank;
+            partial.row_bytes += tables.exchange(&self.data.graph, is_own, group, progress)?;
+        }
         if let Some(group) = &self.processes.group
             && let Some(all) = group.gather("metrics", partial)?
         {
@@ -159,6 +167,12 @@ impl Trainer {
         self.learner.average_buffers(&self.processes)?;
         partial.is_trained = true;
         Ok(partial)
+    }
+
+    /// Whether other ranks have embeddings of this epoch that this one lacks: they send them after an epoch.
+    pub(super) fn lacks_rows_of_others(&self) -> bool {
+        let is_within = self.partial.is_some_and(|partial| partial.steps > 0 && !partial.is_trained);
+        is_within && self.processes.group.is_some() && self.learner.embeddings.is_some()
     }
 
     /// On rank 0, takes what the other ranks leave when all stop within an epoch. False if one of them is missing, or stopped elsewhere.
@@ -197,8 +211,9 @@ impl Trainer {
         self.refresh_when_due(epoch, progress)?;
         // An epoch that is continued after a stop had them before.
         let halo_bytes = std::mem::take(&mut self.partitions.halo_bytes);
+        let row_bytes = std::mem::take(&mut self.partitions.row_bytes);
         if partial.steps == 0 {
-            partial.halo_bytes = halo_bytes;
+            (partial.halo_bytes, partial.row_bytes) = (halo_bytes, row_bytes);
         }
         let whole = self.partitions.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
@@ -445,6 +460,7 @@ impl Trainer {
             gradient_bytes: partial.gradient_bytes,
             bytes_sent: partial.bytes_sent,
             halo_bytes: partial.halo_bytes,
+            row_bytes: partial.row_bytes,
             bytes_read: partial.bytes_read,
             feature_bytes: partial.feature_bytes,
             activation_bytes: partial.activation_bytes,

@@ -12,7 +12,7 @@ use grappa_sampling::{
 };
 
 use super::{
-    data::training_data::TrainingData, embeddings::table_bytes, links::LinkData,
+    data::training_data::TrainingData, links::LinkData,
     options::resolved_config::ResolvedConfig,
 };
 
@@ -159,12 +159,13 @@ impl TrainingMemory<'_> {
     fn leases_of_all_phases(&self) -> [Lease; 3] {
         let weight_sums = self.data.degrees.weight_sums().map_or(0, |sums| size_of_val(&**sums) as u64);
         let before_graph = self.config.requested().memory.0.saturating_sub(self.config.memory.0);
-        let embeddings = table_bytes(self.config, &self.data.graph).expect("checked at the start");
+        let embeddings = self.config.embeddings.leased_bytes;
         [
             Lease::new(
                 "embeddings of nodes",
                 embeddings,
-                "the embeddings of all nodes, with the state of their optimizer and the copies of other partitions; refused above 1/2",
+                "the embeddings of all nodes, with the state of their optimizer and the copies of other partitions; above 1/2, their pages: they \
+                 are on the disk",
             ),
             Lease::new(
                 "sums of edge weights",

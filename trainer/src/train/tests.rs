@@ -1,5 +1,6 @@
 //! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
 
+mod embeddings;
 mod hosts;
 mod ledger;
 mod overlap;

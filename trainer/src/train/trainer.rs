@@ -111,11 +111,6 @@ impl Trainer {
             warnings.extend(minibatch_estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config::warnings(&config, config.knows_first_hop()));
-        if processes.group.is_some() && !config.node_embeddings.is_empty() {
-            return Err(Error::Options(
-                "--node-embeddings trains in one process: leave out --workers and torchrun, or leave out --node-embeddings".into(),
-            ));
-        }
         if val_examples == 0 {
             warnings.extend(config::warnings_without_validation(&config));
         }
@@ -227,7 +222,9 @@ impl Trainer {
             && self.config.partitions() > 1
             && !std::mem::take(&mut self.keeps_copies)
         {
-            self.partitions.halo_bytes += tables.copy();
+            let bytes = tables.copy()?;
+            // Several processes have all rows since the end of the epoch, which counted them.
+            self.partitions.row_bytes += if self.processes.group.is_none() { bytes } else { 0 };
         }
         self.clock.enter(stage);
         Ok(())
@@ -329,16 +326,22 @@ impl Trainer {
     }
 
     /// Whether all ranks evaluate the best model at the end of the run, which rank 0 decides. If so, all get the parameters of rank 0.
-    pub(super) fn has_final_evaluation(&self, is_due: bool) -> Result<bool> {
+    pub(super) fn has_final_evaluation(&mut self, is_due: bool, progress: &dyn Progress) -> Result<bool> {
         let is_due = self.processes.broadcast("final evaluation", || Ok(is_due))?;
         if is_due && let Some(group) = &self.processes.group {
             self.learner.share_parameters(group)?;
+            if let Some(tables) = &mut self.learner.embeddings {
+                tables.exchange(&self.data.graph, |_| group.is_first(), group, progress)?;
+            }
         }
         Ok(is_due)
     }
 
     /// A checkpoint of the current state. With `whole` it has all that a resumed run needs, otherwise the model only.
-    pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
+    ///
+    /// # Errors
+    /// If the disk has no room for a snapshot of embeddings that memory does not hold.
+    pub fn checkpoint(&self, state: &RunState, whole: bool) -> Result<Checkpoint> {
         let mut state = state.clone();
         state.note_partitions([self.config.partitions(), self.config.concurrent()]);
         state.note_task(self.data.task());
@@ -352,7 +355,7 @@ impl Trainer {
             Some(from) => state.counters.insert(HISTORY_STEP.into(), from.step),
             None => state.counters.remove(HISTORY_STEP),
         };
-        Checkpoint {
+        Ok(Checkpoint {
             historical: match origin {
                 Some(from) => from.tensors.clone(),
                 None if whole => self.kept_messages(),
@@ -362,8 +365,8 @@ impl Trainer {
                 true => self.learner.gradients.residuals(&self.processes, step),
                 false => Vec::new(),
             },
-            ..self.learner.checkpoint(state, whole)
-        }
+            ..self.learner.checkpoint(state, whole)?
+        })
     }
 
     /// Whether the epoch after a checkpoint begins with a refresh of the historical embeddings.

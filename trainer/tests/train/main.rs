@@ -109,7 +109,7 @@ fn run_on(
 /// The parameters of the last checkpoint, to the bit.
 fn parameters(folder: &RunFolder) -> Vec<(String, Vec<u8>)> {
     let (_, checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.expect("it was saved");
-    let name_and_bytes = |tensor: grappa_run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
+    let name_and_bytes = |tensor: grappa_run::checkpoint::NamedTensor| (tensor.name, tensor.bytes.to_vec());
     checkpoint.parameters.into_iter().map(name_and_bytes).collect()
 }
 

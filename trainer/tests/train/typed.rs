@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use grappa_engine::derive::features::{FeatureTarget, NeighborMeans};
+use grappa_engine::{
+    derive::features::{FeatureTarget, NeighborMeans},
+    place::{PlaceOptions, SliceEdges, place},
+};
+use grappa_formats::NodeId;
 use grappa_ingestion::generate::graph::{GraphOptions, generate_graph};
 use grappa_run::{config::Evaluate, model::RelationAggregate};
 use grappa_storage::Graph;
@@ -197,4 +201,39 @@ fn a_type_without_features_is_refused_until_it_has_the_means_of_its_neighbors() 
         let error = refused(&graph, config, &part.replace(' ', "-"));
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn predictions_of_nodes_that_a_slice_lacks_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = shop(folder.path(), true);
+    let config = TrainConfig { epochs: 1, ..typed(LayerKind::Rsage) };
+    let run = folder.path().join("run");
+    run_typed(&graph, &config, &run);
+    let items = graph.positions().chunks_of(1);
+    assert!(items.len() > 1, "{items:?}");
+    let options = PlaceOptions {
+        chunks: vec![0..=items.start],
+        edges: SliceEdges::All,
+        halo_features: true,
+        out: folder.path().join("slice.grappa"),
+        copy: false,
+        threads: 2,
+        resume: false,
+        replace: false,
+    };
+    place(&graph, &options, &Silent).unwrap();
+    let slice = Graph::open(&options.out).unwrap();
+    let trained = Trained::open(&run, Device::Cpu).unwrap();
+    let out = run.join("test.csv");
+    let last = [NodeId(slice.node_types()[1].manifest().nodes - 1)];
+    let file = grappa_trainer::predict::FileOptions {
+        values: Values::Classes,
+        nodes: grappa_trainer::predict::FileNodes::Listed(&last),
+    };
+    let on = trained.nodes_of(&slice).unwrap();
+    let error = predict_file(&trained, on, out.as_path(), file, Budget::new(64 << 20, 2), &Silent).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("slice.grappa") && error.contains("chunk"), "{error}");
+    assert!(!out.exists());
 }

@@ -1,6 +1,10 @@
 //! Runs with learnable embeddings of nodes.
 
-use grappa_run::config::{NodeEmbeddings, Optimizer};
+use grappa_io::size::ByteSize;
+use grappa_run::{
+    config::{NodeEmbeddings, Optimizer},
+    summary::Summary,
+};
 use grappa_storage::Graph;
 use grappa_trainer::{
     predict::{Values, predict_file},
@@ -34,10 +38,10 @@ fn types_without_features_learn_embeddings_whole_and_in_partitions() {
             let accuracy = summary.test_accuracy.expect("there are nodes to test on");
             assert!(accuracy > 0.4, "{name}: {accuracy}");
             assert!(watched.warnings.is_empty(), "{name}: {:?}", watched.warnings);
-            // Copies of all embeddings are data of halo nodes.
-            let halo_bytes: Vec<u64> = watched.records.iter().map(|record| record.halo_bytes).collect();
-            assert!(halo_bytes.iter().all(|&bytes| partitions > 1 || bytes == 0), "{name}: {halo_bytes:?}");
-            assert!(partitions == 1 || halo_bytes[0] >= 4 * (500 * 8 + 2000 * 4), "{name}: {halo_bytes:?}");
+            // Copies of all embeddings are state that partitions receive.
+            let row_bytes: Vec<u64> = watched.records.iter().map(|record| record.row_bytes).collect();
+            let expected = if partitions == 1 { 0 } else { 4 * (500 * 8 + 2000 * 4) };
+            assert_eq!(row_bytes[0], expected, "{name}: {row_bytes:?}");
             let memory = summary.memory.expect("a ledger");
             let leases = memory.phases.iter().flat_map(|phase| &phase.leases);
             let bytes = leases.filter(|lease| lease.name == "embeddings of nodes").map(|lease| lease.bytes).max();
@@ -85,6 +89,48 @@ fn runs_with_embeddings_have_the_same_bits_for_any_number_of_threads_and_after_a
 }
 
 #[test]
+fn embeddings_on_a_disk_have_the_bits_of_those_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = shop(folder.path(), true);
+    // 2000 rows of 1000 values, with two moments and a copy, are 32 MB.
+    let config = TrainConfig {
+        partitions: Auto::Value(4),
+        epochs: 2,
+        batch: Auto::Value(NonZeroUsize::new(256).unwrap()),
+        node_embeddings: embeddings("item=1000"),
+        ..typed(LayerKind::Rsage)
+    };
+    let bytes = |summary: &Summary| {
+        let memory = summary.memory.as_ref().expect("a ledger");
+        let leases = memory.phases.iter().flat_map(|phase| &phase.leases);
+        leases.filter(|lease| lease.name == "embeddings of nodes").map(|lease| lease.bytes).max().expect("a lease")
+    };
+    let path = |name: &str| folder.path().join(name);
+    let small = TrainConfig { memory: ByteSize(48 << 20), ..config.clone() };
+    let (summary, _, expected) = run_typed(&graph, &config, &path("memory"));
+    assert!(bytes(&summary) > 32_000_000);
+    let (summary, _, found) = run_typed(&graph, &small, &path("disk"));
+    assert_eq!(bytes(&summary), 6 << 20, "1/8 of the memory");
+    assert!(found == expected);
+    run_typed(&graph, &TrainConfig { epochs: 1, ..small.clone() }, &path("stopped"));
+    let run_folder = RunFolder::resume(&path("stopped")).unwrap();
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    train(graph.clone(), small, &run_folder, true, Device::Cpu, &mut Watched::default()).unwrap();
+    drop(turn);
+    assert!(parameters(&run_folder) == expected, "after a stop");
+    let [large, small] = [256 << 20, 24 << 20].map(|memory| {
+        let trained = Trained::open(&path("disk"), Device::Cpu).unwrap();
+        let out = path("logits.npy");
+        let on = trained.nodes_of(&graph).unwrap();
+        predict_file(&trained, on, out.as_path(), Values::Logits, Budget::new(memory, 2), &Silent).unwrap();
+        let bytes = std::fs::read(&out).unwrap();
+        std::fs::remove_file(out).unwrap();
+        bytes
+    });
+    assert!(large == small, "predictions with little memory");
+}
+
+#[test]
 fn embeddings_belong_to_the_nodes_of_their_graph() {
     let folder = tempfile::tempdir().unwrap();
     let graph = shop(folder.path(), true);
@@ -109,8 +155,8 @@ fn embeddings_belong_to_the_nodes_of_their_graph() {
     for (config, part) in grappa_skip::cases![
         TrainConfig { node_embeddings: embeddings("seller=8"), ..config.clone() }, "no node type seller for --node-embeddings; there are user, item";
         TrainConfig { optimizer: Optimizer::AdamW, ..config.clone() }, "use --optimizer adam";
-        TrainConfig { memory: grappa_io::size::ByteSize(16 << 20), node_embeddings: embeddings("item=1000"), ..config.clone() },
-            "may have half of --memory";
+        TrainConfig { memory: ByteSize(16 << 20), node_embeddings: embeddings("item=1000"), ..config.clone() },
+            "their pages need 1/8 of --memory 16.0 MiB, at least 4.0 MiB: use --memory 32.0 MiB or more";
     ] {
         let error = refused(&graph, config, &part.replace([' ', '/'], "-"));
         assert!(error.contains(part), "{error}");

@@ -93,9 +93,9 @@ pub(super) fn write_rows(path: &Path, header: RowsHeader, rows: &Rows) -> Result
     let mut file = BufWriter::with_capacity(PIECE, file);
     let mut write = || -> std::io::Result<()> {
         file.write_all(&raw.encode())?;
-        let moments = rows.moments.iter().map(|moments| bytemuck::cast_slice(moments));
+        let moments = rows.moments.iter().map(|moments| bytemuck::cast_slice(&moments[..]));
         let updates = (!rows.updates.is_empty()).then(|| bytemuck::cast_slice(&rows.updates));
-        for section in [bytemuck::cast_slice(&rows.values)].into_iter().chain(moments).chain(updates) {
+        for section in [bytemuck::cast_slice(&rows.values[..])].into_iter().chain(moments).chain(updates) {
             let mut hash = Xxh3::new();
             let section: &[u8] = section;
             for piece in section.chunks(PIECE) {

@@ -7,7 +7,10 @@ mod file;
 mod generations;
 mod optimizer;
 
+use std::ops::Range;
+
 use grappa_formats::random;
+use grappa_io::array::{Array, PAGE_BYTES, Storage};
 use grappa_kernels::for_each;
 
 pub use self::{
@@ -20,15 +23,15 @@ use crate::matrix::Matrix;
 /// Gradients of a part of an update, which a thread adds up and applies.
 const PART: usize = 256;
 
-/// A table of learnable rows.
-#[derive(Debug, Clone, PartialEq)]
+/// A table of learnable rows, in memory or on a disk.
+#[derive(Debug, PartialEq)]
 pub struct Rows {
     dim: usize,
-    values: Vec<f32>,
+    values: Array<f32>,
     /// The moments that the optimizer has, in its order.
-    moments: Vec<Vec<f32>>,
+    moments: Vec<Array<f32>>,
     /// Updates of each row; empty if the optimizer does not count them.
-    updates: Vec<u32>,
+    updates: Array<u32>,
 }
 
 /// The place of a row, and of one of its gradients. Gradients of a row are added up in the order of their numbers.
@@ -51,10 +54,17 @@ impl Rows {
         number: impl Fn(usize) -> u64 + Sync,
     ) -> Self {
         let mut new = Self::zeros(rows, dim, optimizer);
-        let parts: Vec<_> = new.values.chunks_mut(PART * dim).enumerate().collect();
+        new.randomize(0..rows, range, key, number);
+        new
+    }
+
+    /// Makes the values of some rows uniform in `-range..range`, as [`Rows::random`] does.
+    pub fn randomize(&mut self, rows: Range<usize>, range: f32, key: u64, number: impl Fn(usize) -> u64 + Sync) {
+        let (dim, first) = (self.dim, rows.start);
+        let parts: Vec<_> = self.values[rows.start * dim..rows.end * dim].chunks_mut(PART * dim).enumerate().collect();
         for_each(parts, |(part, values)| {
             for (row, values) in values.chunks_mut(dim).enumerate() {
-                let key = random::combine(key, number(part * PART + row));
+                let key = random::combine(key, number(first + part * PART + row));
                 for (place, value) in (0..).zip(values) {
                     // 24 bits are exact in f32.
                     let uniform = (random::draw_at(key, place) >> 40) as f32 / (1 << 24) as f32;
@@ -62,18 +72,26 @@ impl Rows {
                 }
             }
         });
-        new
+    }
+
+    /// Rows of zeros in memory.
+    pub fn zeros(rows: usize, dim: usize, optimizer: RowOptimizer) -> Self {
+        Self::zeros_in(&Storage::Memory, rows, dim, optimizer).expect("arrays in memory need no file")
     }
 
     /// Rows of zeros.
-    pub fn zeros(rows: usize, dim: usize, optimizer: RowOptimizer) -> Self {
+    ///
+    /// # Errors
+    /// If the disk has no room for them.
+    pub fn zeros_in(storage: &Storage, rows: usize, dim: usize, optimizer: RowOptimizer) -> grappa_io::Result<Self> {
         let values = rows * dim;
-        Self {
+        let moments = (0..optimizer.moments()).map(|_| Array::zeros(values, storage));
+        Ok(Self {
             dim,
-            values: vec![0.0; values],
-            moments: vec![vec![0.0; values]; optimizer.moments()],
-            updates: vec![0; if optimizer.counts_updates() { rows } else { 0 }],
-        }
+            values: Array::zeros(values, storage)?,
+            moments: moments.collect::<grappa_io::Result<_>>()?,
+            updates: Array::zeros(if optimizer.counts_updates() { rows } else { 0 }, storage)?,
+        })
     }
 
     /// Bytes of a row in memory.
@@ -106,13 +124,18 @@ impl Rows {
         &self.values
     }
 
+    /// The values of all rows, to be changed. The state of the optimizer stays.
+    pub fn values_mut(&mut self) -> &mut Array<f32> {
+        &mut self.values
+    }
+
     /// The values of all rows, without the state of the optimizer.
     pub fn into_values(self) -> Vec<f32> {
-        self.values
+        self.values.into_vec()
     }
 
     /// The moments of the optimizer, in its order.
-    pub fn moments(&self) -> &[Vec<f32>] {
+    pub fn moments(&self) -> &[Array<f32>] {
         &self.moments
     }
 
@@ -121,26 +144,43 @@ impl Rows {
         &self.updates
     }
 
-    /// Replaces the values of all rows, and keeps the state of the optimizer.
-    ///
-    /// # Panics
-    /// If their number differs.
-    pub fn set_values(&mut self, values: Vec<f32>) {
-        assert_eq!(values.len(), self.values.len(), "values of all rows");
-        self.values = values;
+    /// The state of the optimizer, to be changed: its moments, and the updates of each row.
+    pub fn optimizer_mut(&mut self) -> (&mut [Array<f32>], &mut Array<u32>) {
+        (&mut self.moments, &mut self.updates)
     }
 
-    /// Replaces the state of the optimizer.
-    ///
-    /// # Panics
-    /// If it has another shape.
-    pub fn set_optimizer(&mut self, moments: Vec<Vec<f32>>, updates: Vec<u32>) {
-        assert!(
-            moments.len() == self.moments.len() && updates.len() == self.updates.len(),
-            "the state of this optimizer"
-        );
-        assert!(moments.iter().all(|moments| moments.len() == self.values.len()), "moments of all values");
-        (self.moments, self.updates) = (moments, updates);
+    /// Starts reads of the values of some rows; with `whole`, also of the state of the optimizer. In memory, it does nothing. Rows ascend.
+    pub fn read_ahead(&self, rows: impl Iterator<Item = usize> + Clone, whole: bool) {
+        if !self.is_on_disk() {
+            return;
+        }
+        let moments = self.moments.iter().filter(|_| whole);
+        for array in [&self.values].into_iter().chain(moments) {
+            rows.clone().for_each(|row| array.read_ahead(row * self.dim..(row + 1) * self.dim));
+        }
+    }
+
+    /// Starts reads of the values of adjacent rows. In memory, it does nothing.
+    pub fn read_ahead_range(&self, rows: Range<usize>) {
+        self.values.read_ahead(rows.start * self.dim..rows.end * self.dim);
+    }
+
+    /// Whether the rows are on a disk.
+    pub fn is_on_disk(&self) -> bool {
+        self.values.is_on_disk()
+    }
+
+    /// Releases the pages of rows on a disk from the memory of the process.
+    pub fn release(&self) {
+        self.values.release();
+        self.moments.iter().for_each(Array::release);
+        self.updates.release();
+    }
+
+    /// The most bytes of pages that a change of a row touches.
+    pub fn touched_bytes(dim: usize, optimizer: RowOptimizer) -> u64 {
+        let arrays = 1 + optimizer.moments() + usize::from(optimizer.counts_updates());
+        Self::row_bytes(dim, optimizer) + arrays as u64 * PAGE_BYTES
     }
 
     /// Adds up the gradients of each row and changes the rows. `gradients` lists the rows of `matrix` that are gradients, sorted. The numbers
@@ -157,7 +197,7 @@ impl Rows {
         let mut rest = RowsPart {
             first,
             values: &mut self.values,
-            moments: self.moments.iter_mut().map(Vec::as_mut_slice).collect(),
+            moments: self.moments.iter_mut().map(|moments| &mut **moments).collect(),
             updates: &mut self.updates,
         };
         let mut parts = Vec::with_capacity(gradients.len().div_ceil(PART));

@@ -85,7 +85,7 @@ fn checkpoint(state: &RunState, relations: &Rows) -> Checkpoint {
     let mut optimizer: Vec<_> =
         moments.map(|(values, name)| NamedTensor::from_f32(format!("{RELATIONS}.{name}"), &shape, values)).collect();
     if !relations.updates().is_empty() {
-        let bytes = relations.updates().iter().flat_map(|updates| updates.to_le_bytes()).collect();
+        let bytes: Vec<u8> = relations.updates().iter().flat_map(|updates| updates.to_le_bytes()).collect();
         optimizer.push(NamedTensor::new(format!("{RELATIONS}.updates"), Dtype::U32, &shape[..1], bytes));
     }
     Checkpoint {
@@ -120,23 +120,22 @@ pub(crate) fn relations_of(
     };
     let values = find(&checkpoint.parameters, "").ok_or_else(other)?;
     let mut relations = Rows::zeros(rows, dim, optimizer);
-    let (mut moments, mut updates) = (Vec::new(), Vec::new());
+    relations.values_mut().copy_from_slice(&values);
     if !checkpoint.optimizer.is_empty() {
-        for name in [".first", ".second"].into_iter().take(optimizer.moments()) {
-            moments.push(find(&checkpoint.optimizer, name).ok_or_else(other)?);
+        let (moments, updates) = relations.optimizer_mut();
+        for (name, moments) in [".first", ".second"].into_iter().zip(moments) {
+            moments.copy_from_slice(&find(&checkpoint.optimizer, name).ok_or_else(other)?);
         }
         if optimizer.counts_updates() {
             let name = format!("{RELATIONS}.updates");
             let found = checkpoint.optimizer.iter().find(|tensor| tensor.name == name).ok_or_else(other)?;
+            if found.bytes.len() != size_of_val(&updates[..]) {
+                return Err(other().into());
+            }
             let counts =
                 found.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
-            updates = counts.collect();
+            updates.iter_mut().zip(counts).for_each(|(updates, count)| *updates = count);
         }
-        if updates.len() != relations.updates().len() {
-            return Err(other().into());
-        }
-        relations.set_optimizer(moments, updates);
     }
-    relations.set_values(values);
     Ok(relations)
 }

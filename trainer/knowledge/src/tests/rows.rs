@@ -26,7 +26,7 @@ fn row_of(values: &[f32]) -> Matrix {
 #[test]
 fn rows_without_gradients_stay_and_adam_counts_the_updates_of_a_row() {
     let mut rows = Rows::zeros(4, 1, RowOptimizer::Adam);
-    rows.set_values(vec![1.0, 2.0, 3.0, 4.0]);
+    rows.values_mut().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     // Two gradients of row 1 add up to 0.5.
     rows.update(RowOptimizer::Adam, 0.1, &gradients(&[1, 3, 1]), 0, &row_of(&[0.75, -2.0, -0.25]));
     // The first step of Adam has the length of the rate.

@@ -181,7 +181,7 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
         for epoch in 0..3 {
             train(&mut first, epoch);
         }
-        let checkpoint = first.checkpoint(&RunState { epoch: 3, step: 3, ..RunState::default() }, true);
+        let checkpoint = first.checkpoint(&RunState { epoch: 3, step: 3, ..RunState::default() }, true).unwrap();
         let mut resumed = new();
         resumed.restore(Path::new("checkpoint"), &checkpoint, &Silent).unwrap();
         for epoch in 3..5 {

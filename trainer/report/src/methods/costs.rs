@@ -22,13 +22,13 @@ pub(super) struct Costs {
 
 impl Costs {
     /// The costs of an epoch on `machines` machines. An all-reduce of b bytes sends 2 (machines - 1) b. What partitions got about halo
-    /// nodes counts as features.
+    /// nodes, and copies of embeddings, count as features.
     pub(super) fn from_record(record: &EpochRecord, machines: u32) -> Self {
         Self {
             seconds: record.seconds_by_stage.training(),
             gradients: 2.0 * (f64::from(machines) - 1.0) * record.gradient_bytes as f64,
             activations: record.activation_bytes as f64,
-            features: (record.feature_bytes + record.halo_bytes) as f64,
+            features: (record.feature_bytes + record.halo_bytes + record.row_bytes) as f64,
         }
     }
 

@@ -9,17 +9,25 @@ use std::{
     fs::File,
     io::{BufWriter, Write},
     path::Path,
+    sync::Arc,
 };
 
-use grappa_io::{Error as EngineError, durable::Temporary, regular};
+use grappa_io::{
+    Error as EngineError,
+    durable::Temporary,
+    map::{Access, Mapping},
+    regular,
+};
 use safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use serde_json::{Map, Value, json};
 
-use super::tensor::NamedTensor;
+use super::tensor::{NamedTensor, TensorBytes};
 use crate::{Error, Result};
 
 /// The key of the header that is not a tensor.
 const METADATA: &str = "__metadata__";
+/// Tensors of at least this many bytes are not copied into memory: 16 MiB, more than the parameters of most models.
+const MAPPED_BYTES: usize = 16 << 20;
 
 /// Writes or replaces a safetensors file. When this returns, the file is on disk.
 ///
@@ -85,19 +93,44 @@ pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, St
     parse(path, &regular::read(path)?)
 }
 
-/// As [`read_tensors`], of the bytes of a file.
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
-    decode(bytes).map_err(|error| Error::run_file(path, format!("not a complete safetensors file: {error}")))
+/// As [`read_tensors`], of a file that is never modified: large tensors stay in the file, which is mapped.
+pub(super) fn map_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
+    let file = regular::open(path)?;
+    let bytes = file.metadata().map_err(EngineError::io("inspect", path))?.len();
+    if bytes < MAPPED_BYTES as u64 {
+        return read_tensors(path);
+    }
+    let mapping = Arc::new(Mapping::new(&file, path, Access::Sequential)?);
+    let copy_or_part = |data: &[u8]| {
+        if data.len() < MAPPED_BYTES {
+            return data.to_vec().into();
+        }
+        let start = data.as_ptr().addr() - mapping.as_ptr().addr();
+        TensorBytes::Part(mapping.clone(), start..start + data.len())
+    };
+    decode(&mapping, copy_or_part).map_err(|error| incomplete(path, &error))
 }
 
-fn decode(bytes: &[u8]) -> std::result::Result<(Vec<NamedTensor>, HashMap<String, String>), SafeTensorError> {
+/// As [`read_tensors`], of the bytes of a file.
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
+    decode(bytes, |data| data.to_vec().into()).map_err(|error| incomplete(path, &error))
+}
+
+fn incomplete(path: &Path, error: &SafeTensorError) -> Error {
+    Error::run_file(path, format!("not a complete safetensors file: {error}"))
+}
+
+/// `tensor_bytes` returns the bytes of a tensor, which it gets as a part of `bytes`.
+fn decode(
+    bytes: &[u8],
+    tensor_bytes: impl Fn(&[u8]) -> TensorBytes,
+) -> std::result::Result<(Vec<NamedTensor>, HashMap<String, String>), SafeTensorError> {
     let (_, header) = SafeTensors::read_metadata(bytes)?;
     let parsed = SafeTensors::deserialize(bytes)?;
     let mut tensors = Vec::with_capacity(parsed.len());
     for name in header.offset_keys() {
         let view = parsed.tensor(&name)?;
-        let tensor = NamedTensor::new(name, view.dtype(), view.shape(), view.data().to_vec());
-        tensors.push(tensor);
+        tensors.push(NamedTensor::new(name, view.dtype(), view.shape(), tensor_bytes(view.data())));
     }
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
 }

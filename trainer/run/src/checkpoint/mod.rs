@@ -13,7 +13,7 @@
 //! tensors of the model that they were made with, from which they are made again. Version 1 has no such tensors, and no
 //! unfinished epochs in its state. Versions 1 and 2 have no wall time by stage. They can still be read.
 //!
-//! `embeddings.user` has the learnable embeddings of the nodes of a type, in the order of nodes. A whole checkpoint also has the state of
+//! `embeddings.user` has the learnable embeddings of the nodes of a type, in the order of ids. A whole checkpoint also has the state of
 //! their optimizer, `embeddings.user#first`, `#second` and `#updates`, and `embeddings.user#copies`, which partitions read of nodes that they
 //! do not own. Versions before 5 have none.
 //!
@@ -35,14 +35,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_io::{Error as EngineError, durable, regular};
+use grappa_io::{Error as EngineError, durable};
 use xxhash_rust::xxh3::Xxh3;
 
-use self::file::write_named;
+use self::file::{map_tensors, write_named};
 pub use self::{
     file::{read_tensors, write_tensors},
     state::{Best, CLASS_WEIGHTS, LINK_LISTS, PartialEpoch, RunState},
-    tensor::{Dtype, NamedTensor},
+    tensor::{Dtype, NamedTensor, TensorBytes},
 };
 use crate::{Error, Result, own_folder::OwnFolder};
 
@@ -106,11 +106,10 @@ impl Checkpoint {
     /// [`Error::RunFile`] if it is truncated, damaged or not a checkpoint. [`Error::NewerVersion`] if its version is newer. Also if
     /// it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(path, &regular::read(path)?)
+        Self::of_tensors(path, map_tensors(path)?)
     }
 
-    fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let (tensors, metadata) = file::parse(path, bytes)?;
+    fn of_tensors(path: &Path, (tensors, metadata): (Vec<NamedTensor>, HashMap<String, String>)) -> Result<Self> {
         let version: u32 = entry(&metadata, VERSION_KEY, path)?
             .parse()
             .map_err(|_| Error::run_file(path, format!("{VERSION_KEY} is not a number")))?;

@@ -110,6 +110,9 @@ pub struct PartialEpoch {
     pub bytes_sent: u64,
     /// Halo data received before the epoch, in bytes.
     pub halo_bytes: u64,
+    /// Bytes of learnable embeddings that partitions received before the epoch.
+    #[serde(default)]
+    pub row_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
     /// Bytes of features that partitions sent each other.
@@ -129,6 +132,7 @@ impl PartialEpoch {
         self.right += other.right;
         self.sampled_edges += other.sampled_edges;
         self.halo_bytes += other.halo_bytes;
+        self.row_bytes += other.row_bytes;
         self.bytes_read += other.bytes_read;
         self.feature_bytes += other.feature_bytes;
         self.activation_bytes += other.activation_bytes;

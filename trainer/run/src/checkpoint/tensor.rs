@@ -1,5 +1,12 @@
-//! Tensors in memory, without a tensor library.
+//! Tensors in memory or in files, without a tensor library.
 
+use std::{
+    fmt,
+    ops::{Deref, Range},
+    sync::Arc,
+};
+
+use grappa_io::{array::Array, map::Mapping};
 pub use safetensors::Dtype;
 
 /// A tensor: a name, a type, a shape and bytes.
@@ -12,7 +19,56 @@ pub struct NamedTensor {
     /// Its sizes; empty for a single value.
     pub shape: Vec<usize>,
     /// Its values, row by row, little-endian.
-    pub bytes: Vec<u8>,
+    pub bytes: TensorBytes,
+}
+
+/// The bytes of a tensor. A copy of bytes that are not in memory refers to the same file.
+#[derive(Clone)]
+pub enum TensorBytes {
+    /// Bytes in memory.
+    Memory(Vec<u8>),
+    /// Bytes that may be in a scratch file.
+    Array(Arc<Array<u8>>),
+    /// A part of a finished file.
+    Part(Arc<Mapping>, Range<usize>),
+}
+
+impl Deref for TensorBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Array(array) => array,
+            Self::Part(mapping, part) => &mapping[part.clone()],
+        }
+    }
+}
+
+impl PartialEq for TensorBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for TensorBytes {}
+
+impl fmt::Debug for TensorBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+impl From<Vec<u8>> for TensorBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Memory(bytes)
+    }
+}
+
+impl From<Array<u8>> for TensorBytes {
+    fn from(bytes: Array<u8>) -> Self {
+        Self::Array(Arc::new(bytes))
+    }
 }
 
 impl NamedTensor {
@@ -20,8 +76,8 @@ impl NamedTensor {
     ///
     /// # Panics
     /// If the number of bytes does not match the shape.
-    pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[usize], bytes: Vec<u8>) -> Self {
-        let tensor = Self { name: name.into(), dtype, shape: shape.to_vec(), bytes };
+    pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[usize], bytes: impl Into<TensorBytes>) -> Self {
+        let tensor = Self { name: name.into(), dtype, shape: shape.to_vec(), bytes: bytes.into() };
         tensor.assert_sound();
         tensor
     }
@@ -31,7 +87,7 @@ impl NamedTensor {
     /// # Panics
     /// If the number of values does not match the shape.
     pub fn from_f32(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Self::new(name, Dtype::F32, shape, bytes)
     }
 

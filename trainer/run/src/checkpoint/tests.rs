@@ -57,6 +57,10 @@ fn names(checkpoints: &Checkpoints) -> Vec<String> {
     names
 }
 
+fn parse(path: &Path, bytes: &[u8]) -> Result<Checkpoint> {
+    Checkpoint::of_tensors(path, file::parse(path, bytes)?)
+}
+
 fn sorted(mut checkpoint: Checkpoint) -> Checkpoint {
     for tensors in [&mut checkpoint.parameters, &mut checkpoint.buffers, &mut checkpoint.optimizer] {
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
@@ -127,7 +131,7 @@ fn any_cut_and_any_flipped_byte_is_found() {
     checkpoint(5).write(&path).unwrap();
     let whole = fs::read(&path).unwrap();
     for end in 0..whole.len() {
-        let error = Checkpoint::parse(&path, &whole[..end]).unwrap_err();
+        let error = parse(&path, &whole[..end]).unwrap_err();
         assert!(matches!(&error, Error::RunFile { path: named, .. } if *named == path), "{end}: {error}");
     }
     let original = sorted(checkpoint(5));
@@ -136,14 +140,38 @@ fn any_cut_and_any_flipped_byte_is_found() {
             let mut damaged = whole.clone();
             damaged[at] ^= mask;
             // White space of the header, or the version, which may be lower, are not covered: then it is read as it was.
-            match Checkpoint::parse(&path, &damaged) {
+            match parse(&path, &damaged) {
                 Ok(read) => assert_eq!(sorted(read), original, "byte {at} ^ {mask}"),
                 Err(Error::RunFile { .. } | Error::NewerVersion(_)) => {}
                 Err(error) => panic!("byte {at} ^ {mask}: {error}"),
             }
         }
     }
-    assert!(Checkpoint::parse(&path, &[&whole[..], b"more"].concat()).is_err());
+    assert!(parse(&path, &[&whole[..], b"more"].concat()).is_err());
+}
+
+#[test]
+fn large_tensors_stay_in_their_file_and_small_ones_are_copied() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("c.safetensors");
+    let values: Vec<f32> = (0..5 << 20).map(|value| value as f32).collect();
+    let embeddings = vec![NamedTensor::from_f32("user", &[values.len()], &values)];
+    let large = Checkpoint { embeddings, ..checkpoint(5) };
+    large.write(&path).unwrap();
+    let read = Checkpoint::read(&path).unwrap();
+    assert!(matches!(read.embeddings[0].bytes, TensorBytes::Part(..)));
+    assert!(read.parameters.iter().all(|tensor| matches!(tensor.bytes, TensorBytes::Memory(_))));
+    // A copy refers to the file, which may have been removed.
+    fs::remove_file(&path).unwrap();
+    assert_eq!(sorted(read.clone()), sorted(large.clone()));
+    let copy = folder.path().join("copy.safetensors");
+    read.write(&copy).unwrap();
+    assert_eq!(sorted(Checkpoint::read(&copy).unwrap()), sorted(large));
+    let mut damaged = fs::read(&copy).unwrap();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&path, damaged).unwrap();
+    let error = Checkpoint::read(&path).unwrap_err().to_string();
+    assert!(error.contains("damaged: its checksum does not match"), "{error}");
 }
 
 #[test]

@@ -122,6 +122,7 @@ fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
         ("bytes/gradients", Some(record.gradient_bytes as f64)),
         ("bytes/sent", Some(record.bytes_sent as f64)),
         ("bytes/halo", Some(record.halo_bytes as f64)),
+        ("bytes/rows", Some(record.row_bytes as f64).filter(|&bytes| bytes > 0.0)),
         ("seconds/epoch", Some(record.seconds)),
     ];
     let measured = optional.into_iter().filter_map(|(tag, value)| Some((tag.to_owned(), value?)));

@@ -119,6 +119,10 @@ pub struct EpochRecord {
     /// Halo data received before the epoch, in bytes, after repartitioning or a refresh of embeddings: historical
     /// embeddings, or sampled in-neighbors with their features.
     pub halo_bytes: u64,
+    /// Bytes of learnable embeddings that partitions received before the epoch, as copies of the rows of other partitions: state, and no
+    /// gradients.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub row_bytes: u64,
     /// Bytes of features that partitions sent each other.
     pub feature_bytes: u64,
     /// Bytes of hidden states and of their gradients that partitions sent each other.
@@ -139,6 +143,10 @@ pub struct EpochRecord {
     pub concurrent: u32,
     /// Peak memory of the process so far, in bytes.
     pub peak_rss_bytes: Option<u64>,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl EpochRecord {

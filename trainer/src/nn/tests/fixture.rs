@@ -34,13 +34,16 @@ fn folder() -> PathBuf {
     }
 }
 
+/// The arrays of a file.
+pub(super) fn read_arrays(name: &str) -> HashMap<String, Tensor> {
+    let path = folder().join(format!("{name}.safetensors"));
+    let arrays = Tensor::read_safetensors(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    arrays.into_iter().collect()
+}
+
 impl Fixture {
     pub(super) fn read(name: &str) -> Self {
-        let path = folder().join(format!("{name}.safetensors"));
-        let arrays: HashMap<String, Tensor> = Tensor::read_safetensors(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-            .into_iter()
-            .collect();
+        let arrays = read_arrays(name);
         let ends = Vec::<Vec<i64>>::try_from(&arrays["edge_index"]).expect("edges");
         let weights = arrays.get("weight").map(|weights| Vec::<f32>::try_from(weights).expect("weights"));
         let features =

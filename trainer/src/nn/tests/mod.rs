@@ -8,6 +8,7 @@ mod linear;
 mod models;
 mod parameters;
 mod training;
+mod typed;
 
 use std::f32::consts::TAU;
 

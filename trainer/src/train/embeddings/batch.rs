@@ -1,7 +1,10 @@
 //! The embeddings of the nodes of a batch.
 
 use grappa_kernels::for_each;
-use grappa_knowledge::{matrix::Matrix, rows::GradientOf};
+use grappa_knowledge::{
+    matrix::Matrix,
+    rows::{GradientOf, Rows},
+};
 use grappa_sampling::{feed::BatchPlace, sample::Minibatch};
 use grappa_storage::Graph;
 use tch::{Device, Tensor};
@@ -59,7 +62,7 @@ impl NodeTables {
                 Some(owners) => owned(graph, node_type, minibatch, owners),
                 None => vec![true; minibatch.nodes.len()],
             };
-            let leaf = gathered(table, minibatch, &owned).to_device(device).set_requires_grad(true);
+            let leaf = gather_rows(table, minibatch, &owned).to_device(device).set_requires_grad(true);
             let places = (0..).zip(&minibatch.nodes).zip(&owned);
             let mut own: Vec<GradientOf> = places
                 .filter(|(_, is_own)| **is_own)
@@ -85,7 +88,12 @@ impl NodeTables {
                 out.iter_mut().zip(gradient).for_each(|(out, value)| *out = value * factor);
                 out[values..].fill(0.0);
             });
-            table.rows.update(self.optimizer, rate as f32, &gathered.own, 0, &matrix);
+            let touched_bytes = Rows::touched_bytes(values, self.optimizer);
+            for rows in parts_of_rows(&gathered.own, table.rows_at_once(touched_bytes)) {
+                table.rows.read_ahead(rows.iter().map(|gradient| gradient.row as usize), true);
+                table.rows.update(self.optimizer, rate as f32, rows, 0, &matrix);
+                table.touched(rows.len() as u64 * touched_bytes);
+            }
         }
     }
 }
@@ -101,21 +109,45 @@ impl BatchEmbeddings {
 }
 
 /// The embeddings of the nodes of a minibatch, f32 of `[nodes, values]`: the newest one where `owned`, and else the copy.
-fn gathered(table: &NodeTable, minibatch: &Minibatch, owned: &[bool]) -> Tensor {
+fn gather_rows(table: &NodeTable, minibatch: &Minibatch, owned: &[bool]) -> Tensor {
     let values = table.rows.dim();
     let mut all = vec![0.0f32; minibatch.nodes.len() * values];
-    let parts: Vec<_> =
-        all.chunks_mut(ROWS * values).zip(minibatch.nodes.chunks(ROWS).zip(owned.chunks(ROWS))).collect();
-    for_each(parts, |(out, (nodes, owned))| {
-        for (out, (node, &is_own)) in out.chunks_exact_mut(values).zip(nodes.iter().zip(owned)) {
-            let row = node.0 as usize;
-            out.copy_from_slice(match &table.copies {
-                Some(copies) if !is_own => &copies[row * values..][..values],
-                _ => table.rows.row(row),
-            });
+    let at_once = table.rows_at_once(table.read_bytes());
+    let parts = all.chunks_mut(at_once.saturating_mul(values).max(1));
+    for (out, (nodes, owned)) in parts.zip(minibatch.nodes.chunks(at_once).zip(owned.chunks(at_once))) {
+        let places = nodes.iter().map(|node| node.0 as usize).zip(owned);
+        let [own, copied] = [true, false].map(|is_own| {
+            let places = places.clone().filter(move |place| *place.1 == is_own);
+            places.map(|(row, _)| row)
+        });
+        table.rows.read_ahead(own, false);
+        if let Some(copies) = &table.copies {
+            copied.for_each(|row| copies.read_ahead(row * values..(row + 1) * values));
         }
-    });
+        let parts: Vec<_> = out.chunks_mut(ROWS * values).zip(nodes.chunks(ROWS).zip(owned.chunks(ROWS))).collect();
+        for_each(parts, |(out, (nodes, owned))| {
+            for (out, (node, &is_own)) in out.chunks_exact_mut(values).zip(nodes.iter().zip(owned)) {
+                let row = node.0 as usize;
+                out.copy_from_slice(match &table.copies {
+                    Some(copies) if !is_own => &copies[row * values..][..values],
+                    _ => table.rows.row(row),
+                });
+            }
+        });
+        table.touched(nodes.len() as u64 * table.read_bytes());
+    }
     Tensor::from_slice(&all).view([-1, values as i64])
+}
+
+/// Splits gradients, which are sorted by rows, into parts of about so many gradients. A row is in one part.
+fn parts_of_rows(gradients: &[GradientOf], at_once: usize) -> impl Iterator<Item = &[GradientOf]> {
+    let mut left = gradients;
+    std::iter::from_fn(move || {
+        let last = left.get(at_once.min(left.len()).checked_sub(1)?)?;
+        let (part, others) = left.split_at(left.partition_point(|gradient| gradient.row <= last.row));
+        left = others;
+        Some(part)
+    })
 }
 
 /// Whether the partition of each place of a minibatch owns its node.

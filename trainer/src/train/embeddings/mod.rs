@@ -3,15 +3,21 @@
 //! ```text
 //! tables   the embeddings of each type, and what the step of an optimizer does to them
 //! batch    the embeddings of the nodes of a batch, as leaves of its gradient
+//! exchange the rows of other processes
 //! rows     features and embeddings as rows of exact inference
-//! memory   the memory of all of it, and the refusal of too much
+//! memory   the memory of all of it, and the choice between memory and disk
 //! ```
 //!
 //! An embedding belongs to a node, and not to the model. The partition that owns the node updates it, by lazy Adam: only embeddings with a
 //! gradient change, and each counts its own updates. Other partitions read a copy of it, which dates from the last repartitioning and has no
-//! gradient. So partitions still exchange nothing but gradients while they train; copies are state, which moves when ownership does.
+//! gradient. So partitions still exchange nothing but gradients while they train; copies are state, which moves when ownership does. Several
+//! processes give each other the rows that they own after each epoch, for evaluations, checkpoints and the next copies.
+//!
+//! Embeddings that exceed their share of the memory are in scratch files of the run, mapped: the page cache has the rows that batches use, and
+//! the rows of a batch are read at once, before it needs them.
 
 mod batch;
+mod exchange;
 mod memory;
 mod rows;
 mod tables;
@@ -20,7 +26,7 @@ mod tests;
 
 pub(super) use self::{
     batch::{BatchEmbeddings, Owners},
-    memory::{budgeted_bytes, table_bytes},
+    memory::TableMemory,
     rows::input_rows,
     tables::NodeTables,
 };

@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use grappa_engine::aggregate::{NodeRows, RowValues, store_features};
-use grappa_knowledge::rows::Rows;
 use grappa_storage::Store;
 
-use super::tables::NodeTables;
+use super::tables::{NodeTable, NodeTables};
 
 /// The inputs of the nodes of a type: features, embeddings, or the embedding after the features.
 ///
@@ -17,29 +16,29 @@ pub(crate) fn input_rows<'a>(
     tables: Option<&'a NodeTables>,
     node_type: usize,
 ) -> grappa_io::Result<Box<dyn NodeRows + 'a>> {
-    let Some(embeddings) = tables.and_then(|tables| tables.rows(node_type)) else {
+    let Some(table) = tables.and_then(|tables| tables.table(node_type)) else {
         return store_features(store);
     };
     let features = store.manifest().features.as_ref().map(|_| store_features(store)).transpose()?;
-    Ok(Box::new(InputRows { features, embeddings }))
+    Ok(Box::new(InputRows { features, table }))
 }
 
 struct InputRows<'a> {
     features: Option<Box<dyn NodeRows + 'a>>,
-    embeddings: &'a Rows,
+    table: &'a NodeTable,
 }
 
 impl NodeRows for InputRows<'_> {
     fn width(&self) -> usize {
-        self.features.as_ref().map_or(0, |features| features.width()) + self.embeddings.dim()
+        self.features.as_ref().map_or(0, |features| features.width()) + self.table.rows.dim()
     }
 
     fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
-        let values = self.embeddings.dim();
+        let values = self.table.rows.dim();
         let Some(features) = &self.features else {
-            out.copy_from_slice(
-                &self.embeddings.values()[positions.start as usize * values..positions.end as usize * values],
-            );
+            let rows = &self.table.rows.values()[positions.start as usize * values..positions.end as usize * values];
+            out.copy_from_slice(rows);
+            self.table.touched(size_of_val(rows) as u64);
             return Ok(());
         };
         let stored = features.width();
@@ -49,12 +48,14 @@ impl NodeRows for InputRows<'_> {
         for ((out, features), position) in rows {
             let (own, embedding) = out.split_at_mut(stored);
             own.copy_from_slice(features);
-            embedding.copy_from_slice(self.embeddings.row(position as usize));
+            embedding.copy_from_slice(self.table.rows.row(position as usize));
         }
+        self.table.touched((read.len() / stored.max(1) * values * size_of::<f32>()) as u64);
         Ok(())
     }
 
     fn read_ahead(&self, positions: Range<u64>) {
+        self.table.rows.read_ahead_range(positions.start as usize..positions.end as usize);
         self.features.iter().for_each(|features| features.read_ahead(positions.clone()));
     }
 
@@ -67,7 +68,7 @@ impl NodeRows for InputRows<'_> {
     }
 
     fn in_memory(&self) -> Option<RowValues<'_>> {
-        let all = || RowValues { values: self.embeddings.values(), stride: self.embeddings.dim() };
-        self.features.is_none().then(all)
+        let all = || RowValues { values: self.table.rows.values(), stride: self.table.rows.dim() };
+        (self.features.is_none() && !self.table.rows.is_on_disk()).then(all)
     }
 }

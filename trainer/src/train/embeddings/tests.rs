@@ -8,7 +8,7 @@ use grappa_sampling::{feed::BatchPlace, sample::Minibatch};
 use grappa_storage::{Graph, Store};
 use tch::{Device, Kind, Tensor};
 
-use super::{NodeTables, Owners};
+use super::{NodeTables, Owners, TableMemory};
 
 const NODES: u64 = 8;
 const VALUES: usize = 3;
@@ -27,6 +27,16 @@ fn graph(folder: &std::path::Path) -> Graph {
     Graph::from(std::sync::Arc::new(Store::open(&folder.join("g.grappa")).unwrap()))
 }
 
+/// Embeddings in memory, and on a disk, where few bytes of pages may be mapped.
+const MEMORIES: [TableMemory; 2] = [
+    TableMemory { table_bytes: 1 << 10, leased_bytes: 1 << 10, are_on_disk: false },
+    TableMemory { table_bytes: 1 << 10, leased_bytes: 1, are_on_disk: true },
+];
+
+fn new_tables(graph: &Graph, config: &TrainConfig, memory: TableMemory) -> NodeTables {
+    NodeTables::new(graph, config, memory, graph.path().parent().unwrap()).unwrap().unwrap()
+}
+
 fn place(partition: u32) -> BatchPlace {
     BatchPlace { step: 0, partition: PartitionId(partition), batch: 0, repeats: false }
 }
@@ -35,9 +45,14 @@ fn place(partition: u32) -> BatchPlace {
 fn the_owner_updates_an_embedding_and_others_read_the_copy() {
     let folder = tempfile::tempdir().unwrap();
     let graph = graph(folder.path());
-    let mut tables = NodeTables::new(&graph, &config()).unwrap().unwrap();
-    let before = tables.rows(0).unwrap().values().to_vec();
-    tables.copy();
+    for memory in MEMORIES {
+        owners_update_and_others_read_copies(&graph, new_tables(&graph, &config(), memory));
+    }
+}
+
+fn owners_update_and_others_read_copies(graph: &Graph, mut tables: NodeTables) {
+    let before = tables.table(0).unwrap().rows.values().to_vec();
+    tables.copy().unwrap();
     // Two parts, of partitions 5 and 2. Nodes 0 to 3 are in chunks of partition 5, the others in those of partition 2.
     let parts = [place(5), place(2)];
     let owners = Owners { of_chunks: &[5, 5, 2, 2], parts: &parts };
@@ -46,7 +61,7 @@ fn the_owner_updates_an_embedding_and_others_read_the_copy() {
     let minibatches = [minibatch];
     let row = |values: &[f32], node: usize| values[node * VALUES..][..VALUES].to_vec();
     let step = |tables: &mut NodeTables| {
-        let gathered = tables.gather(&graph, &minibatches, Some(owners), Device::Cpu);
+        let gathered = tables.gather(graph, &minibatches, Some(owners), Device::Cpu);
         let mut features = [Tensor::zeros([5, 2], (Kind::Float, Device::Cpu))];
         gathered.append_to(&mut features);
         assert_eq!(features[0].size(), [5, 2 + VALUES as i64]);
@@ -59,7 +74,7 @@ fn the_owner_updates_an_embedding_and_others_read_the_copy() {
     for (at, node) in [1, 6, 6, 1, 4].into_iter().enumerate() {
         assert_eq!(row(&first, at), row(&before, node));
     }
-    let after = tables.rows(0).unwrap().values().to_vec();
+    let after = tables.table(0).unwrap().rows.values().to_vec();
     for node in 0..NODES as usize {
         let is_updated = [1, 4, 6].contains(&node);
         assert_eq!(row(&after, node) != row(&before, node), is_updated, "node {node}");
@@ -74,38 +89,48 @@ fn the_owner_updates_an_embedding_and_others_read_the_copy() {
     for (at, (node, is_own)) in [(1, true), (6, false), (6, true), (1, false), (4, true)].into_iter().enumerate() {
         assert_eq!(row(&second, at), row(if is_own { &after } else { &before }, node), "place {at}");
     }
-    tables.copy();
-    let third = tables.gather(&graph, &minibatches, Some(owners), Device::Cpu);
+    tables.copy().unwrap();
+    let third = tables.gather(graph, &minibatches, Some(owners), Device::Cpu);
     let mut features = [Tensor::zeros([5, 0], (Kind::Float, Device::Cpu))];
     third.append_to(&mut features);
     let read = Vec::<f32>::try_from(features[0].reshape([-1])).unwrap();
-    assert_eq!(row(&read, 1), row(tables.rows(0).unwrap().values(), 6));
+    assert_eq!(row(&read, 1), row(tables.table(0).unwrap().rows.values(), 6));
 }
 
 #[test]
 fn a_whole_checkpoint_restores_embeddings_and_their_optimizer() {
     let folder = tempfile::tempdir().unwrap();
     let graph = graph(folder.path());
+    for memory in MEMORIES {
+        checkpoints_restore(&graph, memory);
+    }
+}
+
+fn checkpoints_restore(graph: &Graph, memory: TableMemory) {
     let minibatches = [Minibatch { nodes: [0, 5].map(NodeId).to_vec(), ..Minibatch::default() }];
     let step = |tables: &mut NodeTables| {
-        let gathered = tables.gather(&graph, &minibatches, None, Device::Cpu);
+        let gathered = tables.gather(graph, &minibatches, None, Device::Cpu);
         let mut features = [Tensor::zeros([2, 0], (Kind::Float, Device::Cpu))];
         gathered.append_to(&mut features);
         (&features[0] * &features[0]).sum(Kind::Float).backward();
         tables.update(&gathered, 0.1, 1.0);
     };
-    let mut tables = NodeTables::new(&graph, &config()).unwrap().unwrap();
+    let mut tables = new_tables(graph, &config(), memory);
+    assert_eq!(tables.table(0).unwrap().rows.is_on_disk(), memory.are_on_disk);
     step(&mut tables);
-    tables.copy();
-    let (whole, model) = (tables.named(true), tables.named(false));
+    tables.copy().unwrap();
+    let (whole, model) = (tables.named(true).unwrap(), tables.named(false).unwrap());
     assert_eq!(model.len(), 1);
     step(&mut tables);
-    let mut restored = NodeTables::new(&graph, &TrainConfig { seed: 9, ..config() }).unwrap().unwrap();
-    restored.restore(folder.path(), &whole).unwrap();
-    assert!(restored.has_copies());
-    step(&mut restored);
-    assert_eq!(restored.rows(0).unwrap(), tables.rows(0).unwrap());
-    // The best model has no state of the optimizer.
-    assert!(restored.restore(folder.path(), &model).unwrap_err().to_string().contains("another model"));
-    restored.load(folder.path(), &model).unwrap();
+    // A table on a disk continues with the bits of one in memory, and the other way round.
+    for other in MEMORIES {
+        let mut restored = new_tables(graph, &TrainConfig { seed: 9, ..config() }, other);
+        restored.restore(graph.path(), &whole).unwrap();
+        assert!(restored.has_copies());
+        step(&mut restored);
+        assert_eq!(restored.table(0).unwrap().rows, tables.table(0).unwrap().rows);
+        // The best model has no state of the optimizer.
+        assert!(restored.restore(graph.path(), &model).unwrap_err().to_string().contains("another model"));
+        restored.load(graph.path(), &model).unwrap();
+    }
 }

@@ -497,7 +497,13 @@ impl Trained {
             work_max: f64::INFINITY,
             threads: budget.threads,
         };
-        let embeddings = NodeTables::of_checkpoint(&self.checkpoint, &options.graph(), graph, &self.embeddings)?;
+        let embeddings = NodeTables::of_checkpoint(
+            &self.checkpoint,
+            &options.graph(),
+            graph,
+            &self.embeddings,
+            (budget.memory, scratch),
+        )?;
         let edges = NeededGraph::of_model(&lists, &shape_of(graph), options);
         let needed = Needed::compute(&edges, nodes, &needed_options, progress)?.expect("there is no limit");
         let inference = RelationalInference {

@@ -16,7 +16,8 @@ use super::partition_counts::ChosenNumbers;
 use crate::Result;
 use crate::train::{
     data::{edge_data, types},
-    embeddings, links,
+    embeddings::TableMemory,
+    links,
     ranks::Processes,
 };
 
@@ -26,6 +27,8 @@ use crate::train::{
 pub(crate) struct ResolvedConfig {
     requested: TrainConfig,
     options: TrainConfig,
+    /// Where the learnable embeddings of nodes are.
+    pub embeddings: TableMemory,
     /// The kind of pre-aggregated features that the first layer takes; none if its neighbors are sampled.
     pub aggregates: Option<AggregateKind>,
     pub device: Device,
@@ -72,12 +75,12 @@ impl ResolvedConfig {
             ..requested.clone()
         };
         config::check(&options)?;
-        let embeddings = embeddings::budgeted_bytes(&options, graph)?;
+        let embeddings = TableMemory::new(&options, requested.memory.0, graph)?;
         if let ModelTarget::Relation(number) = types::target(graph, &options)? {
             options.memory.0 -= links::budgeted_bytes(&options, graph.relation(number), processes.count())?;
         }
-        options.memory.0 = options.memory.0.saturating_sub(embeddings).max(1);
-        Ok(Self { requested, options, aggregates, device, folder, reason: numbers.reason })
+        options.memory.0 = options.memory.0.saturating_sub(embeddings.leased_bytes).max(1);
+        Ok(Self { requested, options, embeddings, aggregates, device, folder, reason: numbers.reason })
     }
 
     /// The options as the user gave them.

@@ -74,7 +74,7 @@ impl RunInProgress<'_, '_> {
         let is_due = self.trainer.config.evaluate == Evaluate::Auto && was_sampled;
         self.trainer.clock.enter(Stage::Evaluate);
         let has_model = is_due && self.load_best_model(watcher)?;
-        if !self.trainer.has_final_evaluation(has_model)? {
+        if !self.trainer.has_final_evaluation(has_model, watcher.progress())? {
             return Ok(None);
         }
         let model = self.trainer.config.model;
@@ -127,11 +127,21 @@ impl RunInProgress<'_, '_> {
         if let Some(group) = &self.trainer.processes.group {
             group.announce(true, "was asked to stop");
         }
-        if !self.trainer.collect_left_behind() {
-            let kept = "another rank is missing, so the epoch is not saved; earlier checkpoints are intact".into();
+        let missing = match self.trainer.lacks_rows_of_others() {
+            true => Some("other ranks send their embeddings after an epoch"),
+            false => (!self.trainer.collect_left_behind()).then_some("another rank is missing"),
+        };
+        if let Some(reason) = missing {
+            let kept = format!("{reason}, so the epoch is not saved; earlier checkpoints are intact");
             return Error::Stopped { place, kept };
         }
-        let checkpoint = self.output.checkpoint(&mut self.trainer);
+        let checkpoint = match self.output.checkpoint(&mut self.trainer) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                let kept = format!("its state could not be saved ({error}); earlier checkpoints are intact");
+                return Error::Stopped { place, kept };
+            }
+        };
         survive(watcher, UNSYNCED, self.output.folder.sync_metrics());
         let unwritten = std::mem::take(&mut self.output.unwritten);
         let best = unwritten.best.map_or(Ok(()), |best| self.output.checkpoints.save_best(&best).map(|_| ()));

@@ -58,7 +58,10 @@ impl RunOutput<'_, '_> {
     }
 
     /// A checkpoint that has all that a resumed run needs.
-    pub fn checkpoint(&mut self, trainer: &mut Trainer) -> Checkpoint {
+    ///
+    /// # Errors
+    /// As [`Trainer::checkpoint`].
+    pub fn checkpoint(&mut self, trainer: &mut Trainer) -> Result<Checkpoint> {
         trainer.clock.enter(Stage::Checkpoint);
         // Lines that are still missing were warned about.
         let _ = self.journal.flush();
@@ -68,9 +71,10 @@ impl RunOutput<'_, '_> {
     }
 
     /// Starts to write a checkpoint.
-    pub fn start_checkpoint(&mut self, trainer: &mut Trainer) {
-        let latest = Some(self.checkpoint(trainer));
+    pub fn start_checkpoint(&mut self, trainer: &mut Trainer, watcher: &mut dyn Watcher) -> Result<()> {
+        let latest = survive_full_disk(watcher, "no checkpoint", self.checkpoint(trainer))?;
         self.start_writing(RunFiles { latest, ..RunFiles::default() });
+        Ok(())
     }
 
     /// Starts to write files, and the best model if it could not be written before.
@@ -133,6 +137,7 @@ impl RunOutput<'_, '_> {
             gradient_bytes: stats.gradient_bytes,
             bytes_sent: stats.bytes_sent,
             halo_bytes: stats.halo_bytes,
+            row_bytes: stats.row_bytes,
             feature_bytes: stats.feature_bytes,
             activation_bytes: stats.activation_bytes,
             message_error: stats.message_error,
@@ -154,7 +159,14 @@ impl Save for RunOutput<'_, '_> {
 
     fn save(&mut self, trainer: &mut Trainer) -> Result<()> {
         self.folder.check()?;
-        let latest = Some(self.checkpoint(trainer));
+        let latest = match self.checkpoint(trainer) {
+            Err(error) if error.is_disk_full() => {
+                self.save_problems
+                    .push(format!("no checkpoint: {error}; training continues, and older files are unchanged"));
+                None
+            }
+            checkpoint => Some(checkpoint?),
+        };
         if let Some(unwritten) = self.writer.wait() {
             let problems = unwritten.problems.iter();
             self.save_problems.extend(problems.map(|(lack, error)| not_written(lack, error)));
@@ -171,5 +183,17 @@ impl Save for RunOutput<'_, '_> {
 pub(super) fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>) {
     if let Err(error) = written {
         watcher.warn(&not_written(lack, &error));
+    }
+}
+
+/// Turns a full disk into a warning and no result.
+pub(super) fn survive_full_disk<T>(watcher: &mut dyn Watcher, lack: &str, done: Result<T>) -> Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.is_disk_full() => {
+            watcher.warn(&format!("{lack}: {error}; training continues without it"));
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }

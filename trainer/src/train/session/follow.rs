@@ -105,7 +105,7 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
         }
         trainer.collect_residuals(false)?;
     }
-    if trainer.has_final_evaluation(false)? {
+    if trainer.has_final_evaluation(false, watcher.progress())? {
         let (mut on, history, evaluations) = trainer.on_graph(watcher.progress());
         let scored = evaluations.scored_exactly(&on, history);
         survived(evaluate_exactly(&mut on, scored))?;

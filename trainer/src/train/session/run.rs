@@ -14,7 +14,7 @@ use grappa_run::{
 use super::agreement::score_of_first;
 use super::run_facts;
 use super::{
-    files::{RunOutput, survive},
+    files::{RunOutput, survive, survive_full_disk},
     start::tell_warnings,
     watcher::Watcher,
 };
@@ -140,7 +140,7 @@ impl RunInProgress<'_, '_> {
         self.collect_residuals(is_long, watcher)?;
         if is_long {
             self.wait_for_files(watcher)?;
-            self.output.start_checkpoint(&mut self.trainer);
+            self.output.start_checkpoint(&mut self.trainer, watcher)?;
         }
         self.trainer.clock.enter(Stage::Evaluate);
         let begin = Instant::now();
@@ -205,8 +205,11 @@ impl RunInProgress<'_, '_> {
         let is_saved = is_over || by_epochs || by_time;
         self.trainer.clock.enter(Stage::Checkpoint);
         self.collect_residuals(is_saved, watcher)?;
-        let best = is_best.then(|| self.trainer.checkpoint(&self.output.state, false));
-        let latest = is_saved.then(|| self.output.checkpoint(&mut self.trainer));
+        let best = is_best.then(|| self.trainer.checkpoint(&self.output.state, false)).transpose()?;
+        let latest = match is_saved {
+            true => survive_full_disk(watcher, "no checkpoint", self.output.checkpoint(&mut self.trainer))?,
+            false => None,
+        };
         self.trainer.clock.enter(Stage::Report);
         let is_due = self.output.shown.is_none_or(|shown| shown.elapsed() >= REPORT_INTERVAL);
         // At the end of the run they are written once, with its last scores.
@@ -281,17 +284,5 @@ pub(super) fn scored(evaluation: &Evaluation) -> ModelScores {
         test_accuracy: evaluation.test_accuracy(),
         split: split.to_owned(),
         report: report.clone(),
-    }
-}
-
-/// Turns a full disk into a warning and no result.
-fn survive_full_disk<T>(watcher: &mut dyn Watcher, lack: &str, done: Result<T>) -> Result<Option<T>> {
-    match done {
-        Ok(done) => Ok(Some(done)),
-        Err(error) if error.is_disk_full() => {
-            watcher.warn(&format!("{lack}: {error}; training continues without it"));
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }

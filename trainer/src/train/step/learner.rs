@@ -105,7 +105,7 @@ impl Learner {
                 }
             },
             class_weights: weights.as_deref().map(digest),
-            embeddings: NodeTables::new(&data.graph, config)?,
+            embeddings: NodeTables::new(&data.graph, config, config.embeddings, &config.folder)?,
             gathered: None,
             model,
             options: StepOptions {
@@ -142,7 +142,10 @@ impl Learner {
     }
 
     /// A checkpoint of the model in the given state, with the state of the optimizer if it is to be `whole`.
-    pub fn checkpoint(&self, mut state: RunState, whole: bool) -> Checkpoint {
+    ///
+    /// # Errors
+    /// If the disk has no room for a snapshot of embeddings that memory does not hold.
+    pub fn checkpoint(&self, mut state: RunState, whole: bool) -> Result<Checkpoint> {
         let [mean, weight] = self.denominator.parts();
         state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
         state.averages.insert(DENOMINATOR_MEAN.into(), mean);
@@ -151,15 +154,15 @@ impl Learner {
         let [parameters, buffers] = [parameters.named(), parameters.buffers()]
             .map(|tensors| tensors.iter().map(|(name, tensor)| to_named(name, tensor)).collect());
         let moments = self.optimizer.moments().into_iter().filter(|_| whole);
-        Checkpoint {
+        Ok(Checkpoint {
             state,
             parameters,
             buffers,
             optimizer: moments.map(|(name, tensor)| to_named(name, tensor)).collect(),
             historical: Vec::new(),
             residuals: Vec::new(),
-            embeddings: self.embeddings.as_ref().map_or_else(Vec::new, |tables| tables.named(whole)),
-        }
+            embeddings: self.embeddings.as_ref().map_or(Ok(Vec::new()), |tables| tables.named(whole))?,
+        })
     }
 
     /// Gives the model the parameters of a checkpoint, which was read from `path`, and the embeddings of nodes.
