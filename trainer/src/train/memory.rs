@@ -11,10 +11,7 @@ use grappa_sampling::{
     policy::{FIRST_INPUTS, LISTS},
 };
 
-use super::{
-    data::training_data::TrainingData, links::LinkData,
-    options::resolved_config::ResolvedConfig,
-};
+use super::{data::training_data::TrainingData, links::LinkData, options::resolved_config::ResolvedConfig};
 
 /// The phase of training steps.
 pub(crate) const STEPS: &str = "training steps";
