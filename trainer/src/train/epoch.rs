@@ -20,6 +20,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use grappa_formats::NodeId;
 use grappa_io::{
     ledger::split_at_limit,
     progress::{Progress, check_stopped},
@@ -32,6 +33,7 @@ use grappa_run::{
 use grappa_sampling::feed::{Batch, Feed, FeedStats, PartitionBatches};
 
 use super::{
+    embeddings::{BatchEmbeddings, RowOwners},
     exchange::{LossWeights, exchanged_bytes},
     memory::{STEPS, TrainingMemory, repeated_batch_memory},
     partitions::loaded_batch::Loaded,
@@ -211,9 +213,13 @@ impl Trainer {
         self.refresh_when_due(epoch, progress)?;
         // An epoch that is continued after a stop had them before.
         let halo_bytes = std::mem::take(&mut self.partitions.halo_bytes);
-        let row_bytes = std::mem::take(&mut self.partitions.row_bytes);
         if partial.steps == 0 {
-            (partial.halo_bytes, partial.row_bytes) = (halo_bytes, row_bytes);
+            partial.halo_bytes = halo_bytes;
+            if let Some(tables) = self.learner.embeddings.as_mut().filter(|_| self.config.partitions() > 1) {
+                let bytes = tables.copy()?;
+                // Several processes have all rows since the end of the epoch before, which counted them.
+                partial.row_bytes = if self.processes.group.is_none() { bytes } else { 0 };
+            }
         }
         let whole = self.partitions.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
@@ -423,11 +429,30 @@ impl Trainer {
         self.clock.enter(Stage::Exchange);
         let done = (epoch.number as f64 + step as f64 / epoch.steps as f64) / self.config.epochs as f64;
         let rate = (epoch.rate)(step);
-        let summed = self.learner.update(weights, epoch.seeds_per_step, rate, done)?;
+        let (summed, denominator) = self.learner.update(weights, epoch.seeds_per_step, rate, done)?;
+        self.update_embeddings(epoch.partial, rate, denominator)?;
         epoch.partial.steps = step + 1;
         epoch.partial.gradient_bytes += exchanged_bytes(self.learner.model.parameters().count());
         epoch.partial.bytes_sent += summed.sent_bytes;
         progress.advance(1, edges);
+        Ok(())
+    }
+
+    /// Updates the embeddings of nodes by the gradients of a step.
+    fn update_embeddings(&mut self, partial: &mut PartialEpoch, rate: f64, denominator: f64) -> Result<()> {
+        let ranks = self.processes.of_partitions(self.config.partitions());
+        let Some(tables) = &mut self.learner.embeddings else { return Ok(()) };
+        let gathered = self.learner.gathered.take();
+        let (graph, owners) = (&self.data.graph, &self.partitions.owners);
+        let rank_of = |node_type: usize, row: u32| {
+            let chunk = graph.node_types()[node_type].chunks().chunk_of(NodeId(row.into()));
+            let first = graph.positions().chunks_of(node_type).start;
+            ranks[owners[(first + chunk.0) as usize] as usize]
+        };
+        let group = self.processes.group.as_deref();
+        let row_owners = group.map(|group| RowOwners { group, rank_of: &rank_of });
+        partial.row_gradient_bytes += gathered.as_ref().map_or(0, BatchEmbeddings::sent_gradient_bytes);
+        partial.bytes_sent += tables.update(gathered.as_ref(), (rate, denominator), row_owners)?;
         Ok(())
     }
 
@@ -457,7 +482,7 @@ impl Trainer {
             steps: partial.steps,
             seeds: partial.seeds,
             sampled_edges: partial.sampled_edges,
-            gradient_bytes: partial.gradient_bytes,
+            gradient_bytes: partial.gradient_bytes + partial.row_gradient_bytes,
             bytes_sent: partial.bytes_sent,
             halo_bytes: partial.halo_bytes,
             row_bytes: partial.row_bytes,

@@ -46,7 +46,7 @@ impl Trainer {
         let own_nodes = sums.drawn.unwrap_or(sums.nodes) as f64;
         let weights = LossWeights { factors: own_nodes, seeds: own_nodes };
         let done = epoch as f64 / self.config.epochs as f64;
-        let summed = learner.update(weights, seeds, rate, done)?;
+        let (summed, _) = learner.update(weights, seeds, rate, done)?;
         partial.steps = 1;
         partial.seeds += sums.nodes;
         partial.loss += sums.loss;

@@ -19,7 +19,6 @@ use tch::Device;
 
 use super::{
     data::{moments, training_data::TrainingData, types},
-    embeddings::NodeTables,
     evaluate::{
         evaluations::{Evaluation, Evaluations},
         link_scores,
@@ -57,8 +56,6 @@ pub struct Trainer {
     pub(super) overlaps: bool,
     /// The memory of this process, by phase and consumer.
     pub(super) ledger: Ledger,
-    /// Whether the copies of embeddings are those of the partitions that open next, because a checkpoint had them.
-    pub(super) keeps_copies: bool,
     /// Problems that training survives.
     pub(super) warnings: Vec<String>,
     /// The wall time of the run's stages.
@@ -129,7 +126,6 @@ impl Trainer {
             evaluations: Evaluations::default(),
             method,
             partial: None,
-            keeps_copies: false,
             warnings,
             clock: StageClock::started(Duration::ZERO),
         })
@@ -218,14 +214,6 @@ impl Trainer {
             self.warnings.extend(lacks.filter(|_| is_first));
         }
         self.partitions.opened(super_epoch, &assignment, &self.data.graph);
-        if let Some(tables) = &mut self.learner.embeddings
-            && self.config.partitions() > 1
-            && !std::mem::take(&mut self.keeps_copies)
-        {
-            let bytes = tables.copy()?;
-            // Several processes have all rows since the end of the epoch, which counted them.
-            self.partitions.row_bytes += if self.processes.group.is_none() { bytes } else { 0 };
-        }
         self.clock.enter(stage);
         Ok(())
     }
@@ -380,16 +368,6 @@ impl Trainer {
         self.partitions.super_epoch != Some(next / every) || self.history.is_due(next, every).unwrap_or(true)
     }
 
-    /// Whether the step after a checkpoint is of the same super-epoch as the one before.
-    fn is_within_super_epoch(&self, state: &RunState) -> bool {
-        let every = self.config.repartition_every;
-        match state.partial {
-            Some(partial) if partial.steps > 0 && !partial.is_trained => true,
-            Some(partial) if partial.is_trained => !(state.epoch + 1).is_multiple_of(every),
-            _ => !state.epoch.is_multiple_of(every),
-        }
-    }
-
     /// Restores the state of a checkpoint, which was read from `path`, and its historical embeddings.
     ///
     /// # Errors
@@ -397,8 +375,6 @@ impl Trainer {
     pub fn restore(&mut self, path: &Path, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
         self.learner.restore(path, checkpoint, &self.processes)?;
         self.partitions.generation = checkpoint.state.generation;
-        self.keeps_copies = self.learner.embeddings.as_ref().is_some_and(NodeTables::has_copies)
-            && self.is_within_super_epoch(&checkpoint.state);
         // The metrics of a process count once.
         self.partial = checkpoint.state.partial.map(|partial| match self.processes.is_first() {
             true => partial,

@@ -14,8 +14,8 @@
 //! unfinished epochs in its state. Versions 1 and 2 have no wall time by stage. They can still be read.
 //!
 //! `embeddings.user` has the learnable embeddings of the nodes of a type, in the order of ids. A whole checkpoint also has the state of
-//! their optimizer, `embeddings.user#first`, `#second` and `#updates`, and `embeddings.user#copies`, which partitions read of nodes that they
-//! do not own. Versions before 5 have none.
+//! their optimizer, `embeddings.user#first`, `#second` and `#updates`, and, within an epoch, `embeddings.user#copies`, which partitions read of
+//! nodes that they do not own. Versions before 5 have none.
 //!
 //! `residuals.0`, `residuals.1` and so on are what each process has not sent yet of its compressed gradients. Versions before 4 have none.
 //!

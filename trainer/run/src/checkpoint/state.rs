@@ -110,9 +110,12 @@ pub struct PartialEpoch {
     pub bytes_sent: u64,
     /// Halo data received before the epoch, in bytes.
     pub halo_bytes: u64,
-    /// Bytes of learnable embeddings that partitions received before the epoch.
+    /// Bytes of learnable embeddings that partitions received.
     #[serde(default)]
     pub row_bytes: u64,
+    /// Bytes of gradients of embeddings that partitions sent to the owners of their rows.
+    #[serde(default)]
+    pub row_gradient_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
     /// Bytes of features that partitions sent each other.
@@ -133,6 +136,7 @@ impl PartialEpoch {
         self.sampled_edges += other.sampled_edges;
         self.halo_bytes += other.halo_bytes;
         self.row_bytes += other.row_bytes;
+        self.row_gradient_bytes += other.row_gradient_bytes;
         self.bytes_read += other.bytes_read;
         self.feature_bytes += other.feature_bytes;
         self.activation_bytes += other.activation_bytes;

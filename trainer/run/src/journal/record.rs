@@ -112,7 +112,8 @@ pub struct EpochRecord {
     pub sampled_edges_per_second: f64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Bytes of gradients and loss weights that were summed over all partitions. Of W processes, each sends 2 (W - 1) / W of them.
+    /// Bytes of gradients and loss weights that were summed over all partitions. Of W processes, each sends 2 (W - 1) / W of them. Also the bytes
+    /// of gradients of embeddings, which partitions send to the owner of a row.
     pub gradient_bytes: u64,
     /// Bytes that each process sent for that: none if there is only one process.
     pub bytes_sent: u64,

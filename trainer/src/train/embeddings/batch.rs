@@ -1,10 +1,7 @@
 //! The embeddings of the nodes of a batch.
 
 use grappa_kernels::for_each;
-use grappa_knowledge::{
-    matrix::Matrix,
-    rows::{GradientOf, Rows},
-};
+use grappa_knowledge::{matrix::Matrix, rows::GradientOf};
 use grappa_sampling::{feed::BatchPlace, sample::Minibatch};
 use grappa_storage::Graph;
 use tch::{Device, Tensor};
@@ -34,15 +31,31 @@ pub(super) struct TypeEmbeddings {
     pub node_type: usize,
     /// f32 of `[nodes, values]`.
     leaf: Tensor,
-    /// The nodes that are updated, with their places in the batch, ascending: those that the partition of the place owns.
-    pub own: Vec<GradientOf>,
+    /// The nodes, with their places in the batch, ascending.
+    rows: Vec<GradientOf>,
+    /// Number of places whose partition does not own the node, so that it sends the gradient to the owner.
+    others: usize,
 }
 
 impl TypeEmbeddings {
     /// The gradient, row by row. None if the loss does not depend on it.
-    pub fn gradient(&self) -> Option<HostValues> {
+    fn gradient(&self) -> Option<HostValues> {
         let gradient = self.leaf.grad();
         gradient.defined().then(|| host_values(&gradient))
+    }
+
+    /// The rows of its gradients, and the gradients of `dim` values times a factor. None if the loss depends on none.
+    pub fn scaled_gradients(&self, dim: usize, factor: f32) -> Option<(&[GradientOf], Matrix)> {
+        let values = self.gradient()?;
+        let gradient: &[f32] = &values;
+        let mut matrix = Matrix::default();
+        matrix.resize(gradient.len() / dim, dim);
+        matrix.fill_rows(|row, out| {
+            let gradient = &gradient[row * dim..][..dim];
+            out.iter_mut().zip(gradient).for_each(|(out, value)| *out = value * factor);
+            out[dim..].fill(0.0);
+        });
+        Some((&self.rows, matrix))
     }
 }
 
@@ -63,42 +76,27 @@ impl NodeTables {
                 None => vec![true; minibatch.nodes.len()],
             };
             let leaf = gather_rows(table, minibatch, &owned).to_device(device).set_requires_grad(true);
-            let places = (0..).zip(&minibatch.nodes).zip(&owned);
-            let mut own: Vec<GradientOf> = places
-                .filter(|(_, is_own)| **is_own)
-                .map(|((gradient, node), _)| GradientOf { row: node.0 as u32, gradient })
-                .collect();
-            own.sort_unstable();
-            Some(TypeEmbeddings { node_type, leaf, own })
+            let places = (0..).zip(&minibatch.nodes);
+            let mut rows: Vec<GradientOf> =
+                places.map(|(gradient, node)| GradientOf { row: node.0 as u32, gradient }).collect();
+            rows.sort_unstable();
+            let others = owned.iter().filter(|is_own| !**is_own).count();
+            Some(TypeEmbeddings { node_type, leaf, rows, others })
         });
         BatchEmbeddings { types: types.collect() }
-    }
-
-    /// Updates the embeddings of a batch by their gradients, divided by `denominator`.
-    pub fn update(&mut self, batch: &BatchEmbeddings, rate: f64, denominator: f64) {
-        let factor = (1.0 / denominator) as f32;
-        for gathered in &batch.types {
-            let Some(table) = &mut self.types[gathered.node_type] else { continue };
-            let Some(gradient) = gathered.gradient() else { continue };
-            let (values, gradient) = (table.rows.dim(), &*gradient);
-            let mut matrix = Matrix::default();
-            matrix.resize(gradient.len() / values, values);
-            matrix.fill_rows(|row, out| {
-                let gradient = &gradient[row * values..][..values];
-                out.iter_mut().zip(gradient).for_each(|(out, value)| *out = value * factor);
-                out[values..].fill(0.0);
-            });
-            let touched_bytes = Rows::touched_bytes(values, self.optimizer);
-            for rows in parts_of_rows(&gathered.own, table.rows_at_once(touched_bytes)) {
-                table.rows.read_ahead(rows.iter().map(|gradient| gradient.row as usize), true);
-                table.rows.update(self.optimizer, rate as f32, rows, 0, &matrix);
-                table.touched(rows.len() as u64 * touched_bytes);
-            }
-        }
     }
 }
 
 impl BatchEmbeddings {
+    /// Bytes of the gradients that partitions send to the owners of their rows.
+    pub fn sent_gradient_bytes(&self) -> u64 {
+        let bytes = self.types.iter().map(|gathered| {
+            let gradient_bytes = size_of::<u32>() + gathered.leaf.size()[1] as usize * size_of::<f32>();
+            gathered.others * gradient_bytes
+        });
+        bytes.sum::<usize>() as u64
+    }
+
     /// Appends the embeddings to the features of each type, `[nodes, features]`.
     pub fn append_to(&self, features: &mut [Tensor]) {
         for TypeEmbeddings { node_type, leaf, .. } in &self.types {
@@ -137,17 +135,6 @@ fn gather_rows(table: &NodeTable, minibatch: &Minibatch, owned: &[bool]) -> Tens
         table.touched(nodes.len() as u64 * table.read_bytes());
     }
     Tensor::from_slice(&all).view([-1, values as i64])
-}
-
-/// Splits gradients, which are sorted by rows, into parts of about so many gradients. A row is in one part.
-fn parts_of_rows(gradients: &[GradientOf], at_once: usize) -> impl Iterator<Item = &[GradientOf]> {
-    let mut left = gradients;
-    std::iter::from_fn(move || {
-        let last = left.get(at_once.min(left.len()).checked_sub(1)?)?;
-        let (part, others) = left.split_at(left.partition_point(|gradient| gradient.row <= last.row));
-        left = others;
-        Some(part)
-    })
 }
 
 /// Whether the partition of each place of a minibatch owns its node.

@@ -153,16 +153,11 @@ impl NodeTables {
         Ok(bytes)
     }
 
-    /// Whether there are copies.
-    pub fn has_copies(&self) -> bool {
-        self.types.iter().flatten().any(|table| table.copies.is_some())
-    }
-
-    /// The embeddings for a checkpoint; with `whole`, also the state of their optimizer and the copies.
+    /// The embeddings for a checkpoint; with `whole`, also the state of their optimizer. Within an epoch, also the copies, which later steps read.
     ///
     /// # Errors
     /// If the disk has no room for a snapshot of embeddings that memory does not hold.
-    pub fn named(&self, whole: bool) -> Result<Vec<NamedTensor>> {
+    pub fn named(&self, whole: bool, is_within_epoch: bool) -> Result<Vec<NamedTensor>> {
         let mut tensors = Vec::new();
         for table in self.types.iter().flatten() {
             let NodeTable { name, rows, copies, .. } = table;
@@ -181,7 +176,7 @@ impl NodeTables {
                 let updates = table.by_id(rows.updates(), &self.storage)?;
                 add(state_name(name, UPDATES), Dtype::U32, &shape[..1], updates);
             }
-            if let Some(copies) = copies {
+            if let Some(copies) = copies.as_ref().filter(|_| is_within_epoch) {
                 add(state_name(name, COPIES), Dtype::F32, &shape, table.by_id(copies, &self.storage)?);
             }
             table.release();
@@ -202,7 +197,7 @@ impl NodeTables {
         Ok(())
     }
 
-    /// As [`NodeTables::load`], with the state of the optimizer and the copies, which a whole checkpoint has.
+    /// As [`NodeTables::load`], with the state of the optimizer, which a whole checkpoint has, and the copies of a checkpoint within an epoch.
     ///
     /// # Errors
     /// If the checkpoint has other embeddings.

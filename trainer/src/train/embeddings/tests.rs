@@ -3,7 +3,7 @@ use std::fs;
 use grappa_formats::{NodeId, PartitionId};
 use grappa_ingestion::ingest::{IngestOptions, ingest};
 use grappa_io::progress::Silent;
-use grappa_run::config::TrainConfig;
+use grappa_run::config::{Optimizer, TrainConfig};
 use grappa_sampling::{feed::BatchPlace, sample::Minibatch};
 use grappa_storage::{Graph, Store};
 use tch::{Device, Kind, Tensor};
@@ -67,7 +67,7 @@ fn owners_update_and_others_read_copies(graph: &Graph, mut tables: NodeTables) {
         assert_eq!(features[0].size(), [5, 2 + VALUES as i64]);
         let read = Vec::<f32>::try_from(features[0].narrow(1, 2, VALUES as i64).reshape([-1])).unwrap();
         features[0].sum(Kind::Float).backward();
-        tables.update(&gathered, 0.5, 2.0);
+        tables.update(Some(&gathered), (0.5, 2.0), None).unwrap();
         read
     };
     let first = step(&mut tables);
@@ -98,6 +98,38 @@ fn owners_update_and_others_read_copies(graph: &Graph, mut tables: NodeTables) {
 }
 
 #[test]
+fn the_owner_adds_up_the_gradients_of_all_partitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = graph(folder.path());
+    let config = TrainConfig { optimizer: Optimizer::Sgd, ..config() };
+    for memory in MEMORIES {
+        let mut tables = new_tables(&graph, &config, memory);
+        let before = tables.table(0).unwrap().rows.values().to_vec();
+        tables.copy().unwrap();
+        let parts = [place(5), place(2)];
+        let owners = Owners { of_chunks: &[5, 5, 2, 2], parts: &parts };
+        // Both partitions reach node 1, and the one that does not own it reaches node 6.
+        let minibatch =
+            Minibatch { nodes: [1, 6, 1].map(NodeId).to_vec(), parts: vec![0, 0, 1], ..Minibatch::default() };
+        let gathered = tables.gather(&graph, &[minibatch], Some(owners), Device::Cpu);
+        let mut features = [Tensor::zeros([3, 0], (Kind::Float, Device::Cpu))];
+        gathered.append_to(&mut features);
+        features[0].sum(Kind::Float).backward();
+        assert_eq!(gathered.sent_gradient_bytes(), 2 * (4 + 4 * VALUES as u64), "of nodes 6 and 1");
+        tables.update(Some(&gathered), (0.5, 2.0), None).unwrap();
+        let after = tables.table(0).unwrap().rows.values();
+        for (place, (after, before)) in after.iter().zip(&before).enumerate() {
+            let gradients = match place / VALUES {
+                1 => 2.0,
+                6 => 1.0,
+                _ => 0.0,
+            };
+            assert!((before - after - 0.25 * gradients).abs() < 1e-6, "value {place}: {before} {after}");
+        }
+    }
+}
+
+#[test]
 fn a_whole_checkpoint_restores_embeddings_and_their_optimizer() {
     let folder = tempfile::tempdir().unwrap();
     let graph = graph(folder.path());
@@ -113,20 +145,22 @@ fn checkpoints_restore(graph: &Graph, memory: TableMemory) {
         let mut features = [Tensor::zeros([2, 0], (Kind::Float, Device::Cpu))];
         gathered.append_to(&mut features);
         (&features[0] * &features[0]).sum(Kind::Float).backward();
-        tables.update(&gathered, 0.1, 1.0);
+        tables.update(Some(&gathered), (0.1, 1.0), None).unwrap();
     };
     let mut tables = new_tables(graph, &config(), memory);
     assert_eq!(tables.table(0).unwrap().rows.is_on_disk(), memory.are_on_disk);
     step(&mut tables);
     tables.copy().unwrap();
-    let (whole, model) = (tables.named(true).unwrap(), tables.named(false).unwrap());
+    let (whole, model) = (tables.named(true, true).unwrap(), tables.named(false, true).unwrap());
+    let at_the_end = tables.named(true, false).unwrap();
+    assert_eq!(at_the_end.len() + 1, whole.len(), "copies are of the epoch");
     assert_eq!(model.len(), 1);
     step(&mut tables);
     // A table on a disk continues with the bits of one in memory, and the other way round.
     for other in MEMORIES {
         let mut restored = new_tables(graph, &TrainConfig { seed: 9, ..config() }, other);
         restored.restore(graph.path(), &whole).unwrap();
-        assert!(restored.has_copies());
+        assert!(restored.table(0).unwrap().copies.is_some());
         step(&mut restored);
         assert_eq!(restored.table(0).unwrap().rows, tables.table(0).unwrap().rows);
         // The best model has no state of the optimizer.

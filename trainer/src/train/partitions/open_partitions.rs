@@ -37,8 +37,6 @@ pub(crate) struct OpenPartitions {
     pub epoch_work: Option<f64>,
     /// Bytes about halo nodes that they got since the last epoch began.
     pub halo_bytes: u64,
-    /// Bytes of copies of embeddings that they got since then.
-    pub row_bytes: u64,
     /// The batch of every epoch on them, if there is one.
     pub repeated: Option<Loaded>,
     /// The epoch whose edges they have, if the task is link prediction.
@@ -66,7 +64,6 @@ impl OpenPartitions {
             owners: Vec::new(),
             epoch_work: None,
             halo_bytes: 0,
-            row_bytes: 0,
             repeated: None,
             links_of: None,
         })

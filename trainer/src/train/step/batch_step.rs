@@ -159,22 +159,19 @@ impl Learner {
 
     /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters. `weights` are the loss weights of
     /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch; `done` is the part of the run before this step.
-    /// Returns what the exchange says.
-    pub fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64, done: f64) -> Result<Summed> {
+    /// Returns what the exchange says, and what the gradient was divided by: embeddings of nodes are updated apart.
+    pub fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64, done: f64) -> Result<(Summed, f64)> {
         let parameters = self.model.parameters();
         let summed = self.gradients.sum(&parameters.flat_gradient_with_room(), weights, done)?;
         let StepOptions { correction, clip, .. } = self.options;
         let denominator = self.denominator.of_step(correction, summed.weights, seeds);
         parameters.scale_gradient(1.0 / denominator);
-        if let (Some(tables), Some(gathered)) = (&mut self.embeddings, self.gathered.take()) {
-            tables.update(&gathered, rate, denominator);
-        }
         if clip > 0.0 {
             parameters.clip_gradient(clip);
         }
         self.optimizer.step(&parameters.flat_values(), &parameters.flat_gradient(), rate);
         parameters.zero_gradient();
         self.step += 1;
-        Ok(summed)
+        Ok((summed, denominator))
     }
 }

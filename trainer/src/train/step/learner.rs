@@ -147,6 +147,7 @@ impl Learner {
     /// If the disk has no room for a snapshot of embeddings that memory does not hold.
     pub fn checkpoint(&self, mut state: RunState, whole: bool) -> Result<Checkpoint> {
         let [mean, weight] = self.denominator.parts();
+        let is_within_epoch = state.partial.is_some_and(|partial| partial.steps > 0 && !partial.is_trained);
         state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
         state.averages.insert(DENOMINATOR_MEAN.into(), mean);
         state.averages.insert(DENOMINATOR_WEIGHT.into(), weight);
@@ -161,7 +162,10 @@ impl Learner {
             optimizer: moments.map(|(name, tensor)| to_named(name, tensor)).collect(),
             historical: Vec::new(),
             residuals: Vec::new(),
-            embeddings: self.embeddings.as_ref().map_or(Ok(Vec::new()), |tables| tables.named(whole))?,
+            embeddings: match &self.embeddings {
+                Some(tables) => tables.named(whole, is_within_epoch)?,
+                None => Vec::new(),
+            },
         })
     }
 

@@ -11,16 +11,17 @@ use super::{
 };
 
 /// The embeddings after two epochs, which have different partitions, with the state of the optimizer; and the scores.
-fn learned(trainer: &mut Trainer) -> (Vec<NamedTensor>, Option<f64>, u64) {
-    let mut row_bytes = 0;
+fn learned(trainer: &mut Trainer) -> (Vec<NamedTensor>, Option<f64>, [u64; 2]) {
+    let (mut row_bytes, mut gradient_bytes) = (0, 0);
     for epoch in 0..2 {
         let stats = trainer.epoch(epoch, &|_, _| 0.05, &Silent).unwrap();
         trainer.end_epoch();
         row_bytes += stats.row_bytes;
+        gradient_bytes += stats.gradient_bytes;
     }
     let score = trainer.evaluate(1, &|_| true, &Silent).unwrap().and_then(|evaluation| evaluation.val.accuracy);
     let checkpoint = trainer.checkpoint(&RunState::default(), true).unwrap();
-    (checkpoint.embeddings, score, row_bytes)
+    (checkpoint.embeddings, score, [row_bytes, gradient_bytes])
 }
 
 #[test]
@@ -36,15 +37,20 @@ fn ranks_have_the_embeddings_of_a_process_alone_and_all_have_the_same() {
             optimizer,
             ..config(LayerKind::Rsage)
         };
-        let (expected, score, row_bytes) = learned(&mut prepared(&store, &config, folder.path(), None));
+        let (expected, score, [row_bytes, gradient_bytes]) =
+            learned(&mut prepared(&store, &config, folder.path(), None));
         let table_bytes = 600 * 8 * 4;
-        assert_eq!(row_bytes, 2 * table_bytes, "copies of two super-epochs");
+        assert_eq!(row_bytes, 2 * table_bytes, "copies of two epochs");
         for ranks in [2, 4] {
             let found = as_ranks(ranks, |group| learned(&mut prepared(&store, &config, folder.path(), Some(group))));
             let context = format!("{optimizer}, {ranks} ranks");
             // Of each epoch and each rank: values, and the state of Adam.
             let state_bytes = if optimizer == Optimizer::Adam { 2 * table_bytes + 4 * 600 } else { 0 };
-            assert_eq!(found[0].2, u64::from(ranks) * 2 * (table_bytes + state_bytes), "{context}");
+            assert_eq!(
+                found[0].2,
+                [u64::from(ranks) * 2 * (table_bytes + state_bytes), gradient_bytes],
+                "{context}: bytes of rows, and as many of gradients as in one process"
+            );
             for rank in &found {
                 assert!(rank.0 == found[0].0, "{context}");
             }
