@@ -35,7 +35,9 @@ _MODULES = {
     "open": "graph",
     "train": "runs",
 }
-#: Modules that need other packages; ``from grappa import *`` leaves them out.
+#: The module of each public name that needs PyTorch, which the first use imports; ``from grappa import *`` leaves them out.
+_WITH_TORCH = {"Embedding": "embedding", "SparseAdam": "sparse_adam"}
+#: Modules that need other packages; ``from grappa import *`` leaves them out, too.
 _SUBMODULES = ("model", "ops", "pyg")
 
 __all__ = list(_MODULES)
@@ -46,12 +48,13 @@ def __getattr__(name):
 
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in _MODULES:
+    module = _MODULES.get(name) or _WITH_TORCH.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__():
-    return sorted([*_MODULES, *_SUBMODULES])
+    return sorted([*_MODULES, *_WITH_TORCH, *_SUBMODULES])

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy.typing
     import torch
 
+    from .embedding import Embedding
     from .store import Store
 
 #: A store, or the path of one.
@@ -63,3 +64,4 @@ class LoaderOptions(TypedDict, total=False):
     correction: Correction
     shrinkage: float | None
     first_hop: FirstHop
+    embeddings: Embedding | Sequence[Embedding] | None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from .embedding import Embedding
+
 #: The states that are read together, and the pass that counts in-degrees, take up to 1/SHARE of the memory each.
 SHARE = 4
 
@@ -43,6 +45,7 @@ def inference(
     scratch: str | os.PathLike | None = None,
     threads: int | None = None,
     edge_weights: bool | None = None,
+    embeddings: Embedding | Sequence[Embedding] | None = None,
 ) -> np.ndarray:
     """Computes a model's outputs with all in-neighbors of each node, out of core.
 
@@ -69,6 +72,8 @@ def inference(
         threads: Number of threads that read adjacency lists. Default: one per processor.
         edge_weights: Whether layers get the weights of edges: `LayerBatch.edge_weight`, and the ``edge_weight`` of convolutions.
             Must be given if the store has some.
+        embeddings: As for the loader of the training: the first layer gets the rows of these `grappa.Embedding` after the features of their
+            nodes, or without them.
 
     Returns:
         A row for each of `nodes`, in their order: an array, or a read-only `numpy.memmap` of `out`.
@@ -102,8 +107,8 @@ def inference(
     else:
         opened = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
         path, node_type, reader = opened.path, NODE, StoreReader(opened, batch_size, threads)
-        if opened.num_features == 0:
-            raise ValueError(f"{path} has no features; ingest with features=...")
+        if opened.num_features == 0 and embeddings is None:
+            raise ValueError(f"{path} has no features; ingest with features=..., or give embeddings=...")
         has_weights, has_edge_features = opened.has_edge_weights, opened.num_edge_features > 0
     if edge_weights is None and has_weights:
         raise ValueError(
@@ -116,7 +121,12 @@ def inference(
     layers = _layers(model, layers, graph)
     folder = os.path.dirname(os.path.abspath(path if out is None else out))
     scratch = folder if scratch is None else scratch
-    run = _Run(reader, _bytes(memory) or _grappa.default_memory(), scratch, bool(edge_weights))
+    rows = None
+    if embeddings is not None:
+        from .batch_rows import BatchRows
+
+        rows = BatchRows(embeddings, path, list(reader.sizes))
+    run = _Run(reader, _bytes(memory) or _grappa.default_memory(), scratch, bool(edge_weights), rows)
     wanted, order = (None, None) if nodes is None else reader.positions(node_type, nodes)
     with _evaluating(torch, model) as device, _Result(out, wanted, order, reader.sizes[node_type]) as result:
         run.compute(layers, node_type, wanted, device, result)
@@ -178,8 +188,10 @@ class _Run:
     rows of states are written in this order.
     """
 
-    def __init__(self, reader, memory, scratch, edge_weights):
+    def __init__(self, reader, memory, scratch, edge_weights, rows):
         self.reader, self.memory, self.scratch, self.edge_weights = reader, memory, scratch, edge_weights
+        #: The rows of embeddings. None without embeddings.
+        self.embedding_rows = rows
         #: The inputs of the first layer, of each type.
         self.inputs = {}
         self._degrees = None
@@ -216,7 +228,7 @@ class _Run:
                 sink = result if is_last else _States(self.scratch, nodes)
                 if index == 0:
                     read = self.read(name, nodes, features=True, edge_weights=self.edge_weights)
-                    batches = ((batch, {other: part["x"] for other, part in batch.nodes.items() if "x" in part}) for batch in read)
+                    batches = ((batch, self.inputs_of(batch)) for batch in read)
                 else:
                     batches = _with_states(states, self.read(name, nodes, edge_weights=self.edge_weights), self.memory // SHARE)
                 for batch, x in batches:
@@ -231,6 +243,11 @@ class _Run:
                         sink.finish()
                         sinks[name] = sink
             states = sinks
+
+    def inputs_of(self, batch) -> dict[str, Any]:
+        """The inputs of the first layer: features, rows of embeddings, or both."""
+        inputs = {name: part["x"] for name, part in batch.nodes.items() if "x" in part}
+        return inputs if self.embedding_rows is None else self.embedding_rows.inputs(inputs, batch.nodes)
 
     def rows(self, layer, name, batch, x, device) -> np.ndarray | None:
         """What a layer returns for a neighborhood. None if it returns a dict without the destinations' type, to which no relation may lead."""

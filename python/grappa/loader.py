@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar, get_args
 
 from . import _grappa
 from ._tensors import Destination, arrays
@@ -13,9 +13,15 @@ from ._types import Correction, Device, Fanouts, FirstHop, Halo, LabelScope, Lay
 from .arguments import choice, flag, integer
 from .command import tell_warnings
 from .orders import order_of
+from .neighborhoods import NODE
 from .partitions import partition_options
 from .ranks import Ranks
 from .store import Store, _numbers
+
+if TYPE_CHECKING:
+    from .batch_rows import BatchRows
+    from .embedding import Embedding
+
 #: The type of a loader's batches.
 BatchT = TypeVar("BatchT")
 
@@ -90,7 +96,7 @@ class Batch:
     num_sampled_edges: list[int] | None = None
     #: With the layout ``"blocks"``: a `Block` per hop, the outermost first, which is the one of a model's first layer.
     blocks: list[Block] | None = None
-    #: Feature rows: shape (n, num_features), float32. None if the store has no features.
+    #: Feature rows: shape (n, num_features), float32; followed by the rows of ``embeddings``, if the loader has them. None without both.
     x: Any = field(default=None, repr=False)
     #: The pre-aggregated features of all in-neighbors of each node: shape (n, num_features), float32. None with
     #: ``first_hop="sampled"``.
@@ -141,6 +147,7 @@ class Loader(Generic[BatchT]):
         correction: Correction = "none",
         shrinkage: float | None = None,
         first_hop: FirstHop = "sampled",
+        embeddings: Embedding | Sequence[Embedding] | None = None,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if num_workers:
@@ -167,7 +174,10 @@ class Loader(Generic[BatchT]):
         self.store = self._opened(store)
         #: The arguments of `__init__`, for pickle.
         self._arguments = {**arguments, "store": self.store.path}
-        self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
+        has_tensors = device is not None or pin_memory or embeddings is not None
+        self._destination = Destination(device or "cpu", pin_memory) if has_tensors else None
+        #: What brings rows of embeddings with batches. None without embeddings.
+        self._rows = None if embeddings is None else self._rows_of(embeddings, first_hop)
         self._epoch = 0
         self._drawing = {
             "replace": flag("replace", replace),
@@ -244,6 +254,27 @@ class Loader(Generic[BatchT]):
             return self.store.split(input_nodes)
         return _numbers(input_nodes, self.store.num_nodes, "input_nodes")
 
+    def _rows_of(self, embeddings: Any, first_hop: FirstHop) -> BatchRows:
+        """What brings rows with batches."""
+        from .batch_rows import BatchRows
+        from .sparse_adam import require_one_process
+
+        if first_hop != "sampled":
+            raise ValueError(
+                f'first_hop={first_hop!r} and embeddings: pre-aggregated features have no rows of embeddings; give first_hop="sampled"'
+            )
+        require_one_process("embeddings", self._partitions["world_size"])
+        pins = self._destination is not None and self._destination.pins
+        return BatchRows(embeddings, self.store.path, self._node_types(), pins)
+
+    def _node_types(self) -> list[str]:
+        """The names of the node types, in the order of `_nodes_of_types`."""
+        return [NODE]
+
+    def _nodes_of_types(self, entries: dict[str, Any]) -> list[dict[str, Any]]:
+        """The entries of a batch about the nodes of each type."""
+        return [entries]
+
     def _listed(self) -> tuple[int, str]:
         """The number of seeds that a sampler may give, and the argument that has them."""
         return self.store.num_nodes if self._seeds is None else len(self._seeds), "input_nodes"
@@ -275,7 +306,9 @@ class Loader(Generic[BatchT]):
         self._epoch += 1
         if self._destination is None:
             return map(self._batch, map(arrays, batches))
-        return map(self._batch, self._destination.deliver(batches))
+        delivered = self._destination.deliver(batches)
+        # Rows are read last, when the batch is asked for.
+        return map(self._batch, delivered if self._rows is None else self._rows.each(delivered, self._nodes_of_types))
 
     def __getitem__(self, index: int):
         raise TypeError(
@@ -296,6 +329,8 @@ class Loader(Generic[BatchT]):
         )
 
     def __reduce__(self):
+        if self._rows is not None:
+            raise TypeError("a loader with embeddings cannot be pickled: another process would train a copy of the rows; make it there")
         return _reopened, (type(self), self._arguments, self._epoch)
 
 
@@ -350,6 +385,8 @@ class NeighborLoader(Loader[Batch]):
         first_hop: ``"sampled"``; or a kind of `Store.preaggregate`, such as ``"mean"``, for batches that also have the aggregates of each node's
             in-neighbors as ``x_aggregated``. In a graph with types, the relations of a batch have ``x_aggregated``, a row for each
             destination. A model's first layer takes these instead of edges, so give `num_neighbors` one hop less than the model has layers.
+        embeddings: A `grappa.Embedding`, or several of different node types, whose current rows batches have as ``x``, after the features
+            if there are some. Batches are tensors then.
 
     With partitions, `batch_size` is the maximum number of seeds of each partition in a step. A batch has the seeds of all
     partitions of this process in a step. Every process has a batch in every step.

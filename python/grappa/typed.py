@@ -75,6 +75,12 @@ class TypedLoader(Loader[BatchT]):
             return nodes_of_type.split(nodes)
         return _numbers(nodes, nodes_of_type.num_nodes, f"input_nodes of {name!r}")
 
+    def _node_types(self) -> list[str]:
+        return self.store.node_types
+
+    def _nodes_of_types(self, entries: dict[str, Any]) -> list[dict[str, Any]]:
+        return entries["types"]
+
     def _listed(self) -> tuple[int, str]:
         return sum(len(numbers) for _, numbers in self._seeds), "input_nodes"
 

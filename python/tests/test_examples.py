@@ -14,11 +14,11 @@ from grappa import generation, graph, ingestion, links, loader, runs, store
 
 MODULES = [generation, graph, ingestion, links, loader, store]
 try:
-    from grappa import convolutions, hetero, layers, layerwise, model, ops, pyg, samplers
+    from grappa import convolutions, embedding, hetero, layers, layerwise, model, ops, pyg, samplers, sparse_adam
 except ImportError:
     pass
 else:
-    MODULES += [convolutions, hetero, layers, layerwise, model, ops, pyg, runs, samplers]
+    MODULES += [convolutions, embedding, hetero, layers, layerwise, model, ops, pyg, runs, samplers, sparse_adam]
 
 
 #: The package that an item's example needs.
@@ -44,7 +44,7 @@ def test_examples(module, cora, typed, tmp_path, request):
 def test_every_public_item_has_an_example():
     items = [getattr(grappa, name) for name in grappa.__all__] + [runs.BestLinks, store.InEdges]
     if "grappa.pyg" in sys.modules:
-        items += [model.load, *(getattr(pyg, name) for name in pyg.__all__), *(getattr(ops, name) for name in ops.__all__)]
+        items += [grappa.Embedding, grappa.SparseAdam, model.load, *(getattr(pyg, name) for name in pyg.__all__), *(getattr(ops, name) for name in ops.__all__)]
     for item in items:
         if not callable(item) or inspect.isclass(item) and issubclass(item, Exception):
             continue

@@ -30,7 +30,7 @@ def test_an_import_takes_less_than_50_ms():
 def test_public_names_are_the_names_that_type_checkers_see():
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
     seen = {alias.asname for node in tree.body for alias in node.names}
-    assert seen == set(dir(grappa)) == {*grappa.__all__, *grappa._SUBMODULES}
+    assert seen == set(dir(grappa)) == {*grappa.__all__, *grappa._WITH_TORCH, *grappa._SUBMODULES}
     for name in grappa.__all__:
         assert getattr(grappa, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'opne'"):

@@ -49,6 +49,18 @@ def train_typed(graph: grappa.Graph) -> None:
     assert_type(graph.edge_types, list[tuple[str, str, str]])
 
 
+def train_rows(graph: grappa.Graph, store: grappa.Store) -> None:
+    users = grappa.Embedding(graph, "user", 64, path="rows")
+    optimizer = grappa.SparseAdam([users, grappa.Embedding(store, None, 8)], lr=0.01)
+    grappa.NeighborLoader(store, [10, 5], embeddings=users)
+    grappa.NeighborLoader(store, [10, 5], embeddings="users")  # type: ignore[arg-type]
+    grappa.pyg.HeteroNeighborLoader(graph, [10, 5], "user", embeddings=[users])
+    grappa.inference(graph, users, [users], nodes="user", embeddings=[users])
+    optimizer.step()
+    assert_type(users.save(), int)
+    grappa.Embedding(graph, 64, "user")  # type: ignore[arg-type]
+
+
 def run(store: grappa.Store) -> None:
     run = grappa.train(store, out="run", epochs=2, model="sage", fanouts=[15, 10], resume="auto", memory="2GiB", workers=2)
     grappa.train(store, out="run", epochs="two")  # type: ignore[arg-type]
