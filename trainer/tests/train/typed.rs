@@ -56,7 +56,7 @@ pub fn typed(model: LayerKind) -> TrainConfig {
     TrainConfig {
         model,
         fanouts: Auto::Value("5,5".parse().unwrap()),
-        batch: Auto::Value(NonZeroUsize::new(16).unwrap()),
+        batch: Auto::Value(NonZeroUsize::new(64).unwrap()),
         epochs: 12,
         dropout: 0.2,
         ..config()
