@@ -42,7 +42,7 @@ const SCRIPTS: [(&str, &str); 3] = [
 ];
 
 /// The benches that `cargo bench` runs.
-const BENCHES: [(&str, &str); 2] = [("step", "--tiny"), ("top_k", "--tiny")];
+const BENCHES: [(&str, &str); 3] = [("distances", "--tiny"), ("step", "--tiny"), ("top_k", "--tiny")];
 
 pub fn benches() -> Result<()> {
     let libtorch = setup::setup(false)?;
@@ -108,6 +108,10 @@ mod tests {
     #[test]
     fn every_bench_is_tried() {
         assert_eq!(programs_in("benches/src/bin"), PROGRAMS.map(|(name, _)| name.to_owned()).into());
-        assert_eq!(programs_in("trainer/benches"), BENCHES.map(|(name, _)| name.to_owned()).into());
+        let benches = ["trainer/benches", "trainer/knowledge/benches"].map(programs_in);
+        assert_eq!(
+            benches.into_iter().flatten().collect::<BTreeSet<_>>(),
+            BENCHES.map(|(name, _)| name.to_owned()).into()
+        );
     }
 }

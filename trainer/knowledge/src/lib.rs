@@ -14,6 +14,7 @@
 
 pub mod buckets;
 pub mod decoder;
+mod distances;
 mod error;
 pub mod evaluate;
 mod learned;

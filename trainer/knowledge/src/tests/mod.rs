@@ -1,5 +1,6 @@
 mod buckets;
 mod decoders;
+mod distances;
 mod graph;
 mod learned;
 mod ranks;
