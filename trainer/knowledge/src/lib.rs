@@ -15,6 +15,7 @@
 pub mod buckets;
 pub mod decoder;
 mod distances;
+mod dropout;
 mod error;
 pub mod evaluate;
 mod learned;
