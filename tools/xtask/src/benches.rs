@@ -31,7 +31,7 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 
 /// The benches in Python, likewise. PROGRAMS is the folder of the programs.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
     (
         "accuracy.py",
         "--stores WORK --programs PROGRAMS --datasets cora --layers 2 --seeds 1 --partitions 1,2 --halo stop --first-hop sampled --epochs 1 \
@@ -39,6 +39,10 @@ const SCRIPTS: [(&str, &str); 3] = [
     ),
     ("faults.py", "workers --kills 2 --programs PROGRAMS"),
     ("faults.py", "peers --cases 2 --programs PROGRAMS"),
+    (
+        "knowledge.py",
+        "cold --entities 20000 --triples 20000 --batch 512 --memory 24MiB --work WORK/knowledge --programs PROGRAMS",
+    ),
 ];
 
 /// The benches that `cargo bench` runs.
