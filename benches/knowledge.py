@@ -31,9 +31,9 @@ SETTINGS = {
     ("fb15k-237", "complex"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.05 --batch 1024 --negative-sampling shared --negatives 1024",
     ("fb15k-237", "distmult"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.05 --batch 1024 --negative-sampling shared --negatives 1024",
     ("fb15k-237", "rotate"): "--embedding 256 --distance l1 --lr 0.001 --loss bce --self-adversarial 1 --margin 9 --batch 1024 --negatives 256",
-    ("wn18rr", "complex"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 1024",
-    ("wn18rr", "distmult"): "--embedding 256 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 1024",
-    ("wn18rr", "rotate"): "--embedding 256 --distance l1 --lr 0.003 --loss bce --self-adversarial 1 --margin 6 --batch 512 --negatives 256",
+    ("wn18rr", "complex"): "--embedding 512 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 4096",
+    ("wn18rr", "distmult"): "--embedding 512 --optimizer adagrad --lr 0.1 --n3 0.1 --batch 512 --negative-sampling shared --negatives 4096",
+    ("wn18rr", "rotate"): "--embedding 400 --distance l1 --reciprocal=false --lr 0.003 --lr-schedule cosine --loss bce --self-adversarial 1 --margin 6 --batch 512 --negatives 256",
 }
 PUBLISHED = {
     ("fb15k-237", "complex"): 0.348,
