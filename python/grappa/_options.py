@@ -399,7 +399,7 @@ class TrainOptions(TypedDict, total=False):
     huber_delta: float | Literal["auto"]
     #: Initial parameters: the best model of this run, which must have the same layers.
     init_from: Path
-    #: Dropout probability of features; above 0, the first hop is sampled.
+    #: Dropout probability of features; above 0, the first hop is sampled. With layers=0: of the rows of entities and relations.
     input_dropout: float
     #: Seconds to wait for all processes at the start.
     join_timeout: int

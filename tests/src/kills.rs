@@ -17,7 +17,7 @@ use std::{
 
 pub use self::{
     damage::Damage,
-    training::{training_jobs, training_jobs_out_of_core},
+    training::{training_jobs, training_jobs_in_buckets, training_jobs_out_of_core},
 };
 
 use crate::{

@@ -1,6 +1,7 @@
 //! Training that is killed and resumed.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -13,6 +14,9 @@ use crate::program::{CommandWords, line, run};
 /// Link prediction in two partitions, in epochs of a part of the edges.
 const LINKS: &str = "--task link --layers 2 --hidden 8 --fanouts 4,4 --batch 200 --edges-per-epoch 1000 --partitions 2 \
                      --candidates 20";
+
+/// Rows of a knowledge graph in four partitions, so that buckets of two are trained and rows move between memory and disk.
+const TRIPLES: &str = "--layers 0 --task link --decoder complex --embedding 8 --batch 64 --negatives 16 --partitions 4";
 
 /// Training with `program`, which is grappa-train, in two partitions, with checkpoints after epochs and also after steps. It also makes the
 /// pre-aggregated features.
@@ -46,6 +50,31 @@ pub fn training_jobs_out_of_core(program: &Path, inputs: &Path) -> Vec<Job> {
         training("train, exact evaluation", program, &before, &format!("{evaluated} exact")),
         training("train, sampled evaluation", program, &before, &format!("{evaluated} sampled")),
     ]
+}
+
+/// Training of rows in buckets with `program`, which is grappa-train, with triples in memory and on disk.
+pub fn training_jobs_in_buckets(program: &Path, inputs: &Path) -> Vec<Job> {
+    let before = triple_store(inputs);
+    vec![
+        training("train rows in buckets", program, &before, TRIPLES),
+        training("train rows in buckets, triples on disk", program, &before, &format!("{TRIPLES} --memory 800KiB")),
+    ]
+}
+
+/// A folder with a store of triples, some of them held out.
+fn triple_store(inputs: &Path) -> PathBuf {
+    let entities = 5000;
+    let mut parts: [String; 2] = Default::default();
+    for head in 0..entities {
+        for (relation, step) in [("next", 1), ("next", 2), ("far", 2500), ("before", entities - 1)] {
+            let is_held_out = (head + step) % 20 == 0;
+            parts[usize::from(is_held_out)] += &format!("e{head}\t{relation}\te{}\n", (head + step) % entities);
+        }
+    }
+    for (name, part) in ["train", "val"].into_iter().zip(parts) {
+        fs::write(inputs.join(format!("{name}.triples")), part).unwrap();
+    }
+    made(inputs, "triples", "ingest --triples ../train.triples --val-edges ../val.triples --chunks 2")
 }
 
 /// A folder with a store of a block model, whose edges are held out in part.
@@ -89,7 +118,9 @@ fn counts(path: &Path, bytes: Vec<u8>) -> Option<Vec<u8>> {
         Some(extension) if extension == "safetensors" => Some(without_times(&bytes)),
         // Each run makes new generations of assignments, so a resumed run has other numbers.
         _ if path.starts_with("graph.grappa/assignments") => None,
-        _ if path.starts_with("graph.grappa") || path.starts_with("run/checkpoints") => Some(bytes),
+        _ if ["graph.grappa", "run/checkpoints", "run/rows"].iter().any(|folder| path.starts_with(folder)) => {
+            Some(bytes)
+        }
         _ if path == Path::new("run/metrics.jsonl") => Some(epochs_of(&bytes)),
         // Reports contain times.
         _ => None,

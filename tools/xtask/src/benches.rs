@@ -31,7 +31,7 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 
 /// The benches in Python, likewise. PROGRAMS is the folder of the programs.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
     (
         "accuracy.py",
         "--stores WORK --programs PROGRAMS --datasets cora --layers 2 --seeds 1 --partitions 1,2 --halo stop --first-hop sampled --epochs 1 \
@@ -39,10 +39,14 @@ const SCRIPTS: [(&str, &str); 3] = [
     ),
     ("faults.py", "workers --kills 2 --programs PROGRAMS"),
     ("faults.py", "peers --cases 2 --programs PROGRAMS"),
+    (
+        "knowledge.py",
+        "cold --entities 20000 --triples 20000 --batch 512 --memory 24MiB --work WORK/knowledge --programs PROGRAMS",
+    ),
 ];
 
 /// The benches that `cargo bench` runs.
-const BENCHES: [(&str, &str); 2] = [("step", "--tiny"), ("top_k", "--tiny")];
+const BENCHES: [(&str, &str); 3] = [("distances", "--tiny"), ("step", "--tiny"), ("top_k", "--tiny")];
 
 pub fn benches() -> Result<()> {
     let libtorch = setup::setup(false)?;
@@ -108,6 +112,10 @@ mod tests {
     #[test]
     fn every_bench_is_tried() {
         assert_eq!(programs_in("benches/src/bin"), PROGRAMS.map(|(name, _)| name.to_owned()).into());
-        assert_eq!(programs_in("trainer/benches"), BENCHES.map(|(name, _)| name.to_owned()).into());
+        let benches = ["trainer/benches", "trainer/knowledge/benches"].map(programs_in);
+        assert_eq!(
+            benches.into_iter().flatten().collect::<BTreeSet<_>>(),
+            BENCHES.map(|(name, _)| name.to_owned()).into()
+        );
     }
 }

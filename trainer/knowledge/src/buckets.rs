@@ -101,7 +101,7 @@ pub struct Buckets {
 #[derive(Debug)]
 enum Place {
     Memory(Vec<[u32; 3]>),
-    /// A file, and the checksum of each visit's triples. The file is removed with this.
+    /// A temporary file, which `drop` removes, and the checksum of each visit's triples.
     Disk {
         file: File,
         path: PathBuf,
@@ -184,26 +184,30 @@ impl Buckets {
         (0..self.starts.len() - 1).map(|visit| self.count(visit)).max().unwrap_or(0)
     }
 
-    /// The triples of a visit as numbers ([`Triple::numbers`]), in `buffer` if they are on disk.
+    /// Reads the triples of a visit into `buffer` if they are on disk.
     ///
     /// # Errors
     /// If they cannot be read, or the file was changed.
-    pub fn triples<'a>(&'a self, visit: usize, buffer: &'a mut Vec<[u32; 3]>) -> Result<&'a [[u32; 3]]> {
-        let (start, count) = (self.starts[visit], self.count(visit) as usize);
+    pub fn load(&self, visit: usize, buffer: &mut Vec<[u32; 3]>) -> Result<()> {
+        let Place::Disk { file, path, checksums } = &self.place else { return Ok(()) };
+        buffer.resize(self.count(visit) as usize, [0; 3]);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
+        let offset = self.starts[visit] * size_of::<Triple>() as u64;
+        file.read_exact_at(bytes, offset).map_err(EngineError::io("read", path))?;
+        match xxh3_64(bytes) == checksums[visit] {
+            true => Ok(()),
+            false => Err(Error::Run(grappa_run::Error::run_file(
+                path,
+                "the triples changed while the run trained: rerun with --resume, which writes them again",
+            ))),
+        }
+    }
+
+    /// The triples of a visit as numbers ([`Triple::numbers`]). `buffer` has them if they are on disk.
+    pub fn triples<'a>(&'a self, visit: usize, buffer: &'a [[u32; 3]]) -> &'a [[u32; 3]] {
         match &self.place {
-            Place::Memory(all) => Ok(&all[start as usize..][..count]),
-            Place::Disk { file, path, checksums } => {
-                buffer.resize(count, [0; 3]);
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
-                file.read_exact_at(bytes, start * size_of::<Triple>() as u64).map_err(EngineError::io("read", path))?;
-                match xxh3_64(bytes) == checksums[visit] {
-                    true => Ok(buffer),
-                    false => Err(Error::Run(grappa_run::Error::run_file(
-                        path,
-                        "the triples changed while the run trained: rerun with --resume, which writes them again",
-                    ))),
-                }
-            }
+            Place::Memory(all) => &all[self.starts[visit] as usize..][..self.count(visit) as usize],
+            Place::Disk { .. } => buffer,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! known triple, of any part of the graph, are left out of filtered ranks. Equal scores share the mean of their places. An entity without a
 //! training triple has no learned row: a triple with one is counted, and ranks last.
 //!
-//! Rows are read partition by partition, each once to collect the rows of the held-out triples and once to score them, so memory follows from
-//! the held-out triples and one partition.
+//! Each partition of rows is read twice: to collect the rows of the held-out triples, and to score candidates. So memory follows from the
+//! held-out triples and one partition.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ use grappa_run::scores::{LinkCandidates, LinkReport, LinkScores, Places, ScoreRe
 use crate::{
     Result,
     decoder::Asked,
-    matrix::Matrix,
+    matrix::{Matrix, PaddedRows},
     residents::Residents,
     rows::Rows,
-    similarity::{CandidateBlock, PaddedRows},
+    similarity::CandidateBlock,
     step::TripleModel,
     triples::{Triple, Triples},
 };
@@ -44,7 +44,7 @@ const QUERIES: MemoryShare = MemoryShare::one(
     "held-out triples that exceed 1/8 are ranked in groups; chosen, not measured",
 );
 
-/// What ranks need to know of a graph.
+/// The known answers to the questions of held-out triples, and the entities with training triples.
 #[derive(Debug)]
 pub struct KnownAnswers {
     /// Whether an entity has a training triple.
@@ -141,7 +141,7 @@ impl KnownAnswers {
     /// The known tails of a head and a relation that were asked for, ascending.
     ///
     /// # Panics
-    /// If they were not.
+    /// If [`KnownAnswers::of_tails`] was not asked for them.
     pub fn tails(&self, triple: Triple, relations: usize) -> &[u32] {
         self.answers(question(Asked::Tail, triple, relations))
     }
@@ -180,14 +180,14 @@ struct Queries {
     scores: Vec<f32>,
     /// For each query, the right entity.
     answers: Vec<u32>,
-    /// For each query, the entities that are known to answer it, or the candidates that were drawn: those of the first partition come first.
+    /// For each query, the entities that are known to answer it, or the drawn candidates, sorted by partition and row.
     listed: Vec<Vec<Listed>>,
     /// Whether all entities are known to the training triples.
     are_seen: Vec<bool>,
     places: Vec<QueryPlaces>,
 }
 
-/// An entity that is compared with the right one on its own.
+/// A known answer or a drawn candidate of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Listed {
     part: u32,
@@ -198,9 +198,9 @@ struct Listed {
 /// Candidates of a query by their scores.
 #[derive(Debug, Clone, Copy, Default)]
 struct QueryPlaces {
-    /// Of all entities, or of the drawn candidates.
+    /// All entities, or the drawn candidates.
     all: Places,
-    /// Of those that are known to be right.
+    /// The candidates among them that make a known triple.
     known: Places,
 }
 
@@ -339,15 +339,14 @@ impl Ranking<'_> {
                     let range = range(number);
                     let columns = padded(range.len());
                     let found = &mut buffer[..places.len() * columns];
-                    let of_block = rows.range(range.start, range.end);
-                    model.similarity.scores(of_queries, of_block, block, found);
+                    model.similarity.scores(of_queries, block, found);
                     let here = (first + range.start) as u32..(first + range.end) as u32;
                     for ((query, places), found) in (start..).zip(places.iter_mut()).zip(found.chunks(columns)) {
                         let right = scores[query];
                         add_scores(&mut places.all, right, &found[..range.len()]);
                         let answer = answers[query];
                         if answer % parts == part && here.contains(&(answer / parts)) {
-                            // It is no candidate of its own.
+                            // The right entity does not compete with itself.
                             let own = found[(answer / parts - here.start) as usize];
                             let mut itself = Places::default();
                             itself.add_scores(right, std::iter::once(own));

@@ -14,6 +14,8 @@
 
 pub mod buckets;
 pub mod decoder;
+mod distances;
+mod dropout;
 mod error;
 pub mod evaluate;
 mod learned;

@@ -17,7 +17,7 @@ pub enum TripleLoss {
     Softmax,
     /// Logistic loss of the positive and of the weighted negatives, half each, with a margin that is added to scores.
     ///
-    /// Weights are even, or, if `adversarial` is above 0, a softmax of the scores times this number, which counts as constant
+    /// Weights are even, or, with `adversarial` above 0, a softmax of the scores times `adversarial`, without a gradient
     /// (self-adversarial negatives of Sun et al. 2019).
     Logistic {
         /// Added to all scores.

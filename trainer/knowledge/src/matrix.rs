@@ -55,3 +55,32 @@ impl Matrix {
         });
     }
 }
+
+/// Some rows, with padding, which is 0.
+#[derive(Debug, Clone, Copy)]
+pub struct PaddedRows<'a> {
+    /// Row by row.
+    pub data: &'a [f32],
+    /// Values of a row with padding.
+    pub stride: usize,
+    /// Values of a row without padding.
+    pub dim: usize,
+}
+
+impl<'a> PaddedRows<'a> {
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.data.len() / self.stride
+    }
+
+    /// A row, without padding.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        &self.data[row * self.stride..][..self.dim]
+    }
+
+    /// Some of the rows.
+    #[must_use]
+    pub fn range(&self, first: usize, end: usize) -> Self {
+        Self { data: &self.data[first * self.stride..end * self.stride], ..*self }
+    }
+}

@@ -1,7 +1,8 @@
 //! The rows of the partitions that are in memory.
 //!
-//! Two partitions are in memory while the triples between them train. Another thread writes the partition that left, then reads the one that
-//! comes next. So three partitions are in memory at a time, and training waits for the disk only if a visit is shorter than these two.
+//! Two partitions are in memory while the triples between them train. Meanwhile, another thread writes the last partition, then reads the next
+//! one. So three partitions are in memory at a time, and training waits for the disk only if a visit takes less time than the write and the
+//! read.
 
 use std::{panic::resume_unwind, thread::JoinHandle};
 
@@ -12,10 +13,10 @@ use crate::{
     rows::{Generation, Generations, GradientOf, RowOptimizer, Rows, TableShape},
 };
 
-/// How rows of entities begin.
+/// Random values of the rows of entities before the first step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InitialRows {
-    /// Values are uniform from minus this to this.
+    /// Values are uniform in `-range..range`.
     pub range: f32,
     /// The key of random values.
     pub key: u64,
@@ -38,7 +39,7 @@ pub struct Residents {
 struct Slot {
     part: u32,
     rows: Rows,
-    /// Whether they changed since they were read or written.
+    /// Whether the rows changed since they were read or written.
     is_changed: bool,
 }
 
@@ -65,7 +66,7 @@ impl Residents {
         &mut self.generations
     }
 
-    /// Brings a pair of partitions into memory, and starts to read the one that `next` needs.
+    /// Brings a pair of partitions into memory, and starts to read the other partition of `next`.
     ///
     /// # Errors
     /// If rows cannot be read or written.
@@ -224,7 +225,7 @@ impl Residents {
         self.len() == 0
     }
 
-    /// The number of an entity among the rows in memory: those of the first partition come first.
+    /// The number of an entity among the rows in memory: rows of the first partition, then rows of the second.
     ///
     /// # Panics
     /// If its partition is not in memory.

@@ -15,8 +15,8 @@ use grappa_kernels::{Factors, Instructions, for_each, multiply, padded};
 
 use crate::{
     loss::{QueryLoss, TripleLoss},
-    matrix::Matrix,
-    similarity::{CandidateBlock, PaddedRows, Similarity},
+    matrix::{Matrix, PaddedRows},
+    similarity::{CandidateBlock, Similarity},
 };
 
 /// Queries of a tile: a multiple of the rows that a product takes at once.
@@ -27,9 +27,10 @@ const BLOCK: usize = 64;
 /// The positives of some queries.
 #[derive(Debug, Clone, Copy)]
 pub enum Positives<'a> {
-    /// They are candidates: the number of each.
+    /// Each positive is a candidate with this number.
     Among(&'a [u32]),
-    /// They are rows of their own. Candidates that are the positive of a query are no negatives of it: query and candidate, sorted.
+    /// Positives are not among the candidates. Pairs of a query and a candidate that is the same entity as its positive, sorted: the candidate
+    /// is not a negative of the query.
     Apart(&'a Matrix, &'a [(u32, u32)]),
 }
 
@@ -40,7 +41,7 @@ pub struct Side<'a> {
     pub similarity: Similarity,
     /// The loss.
     pub loss: TripleLoss,
-    /// The factor of the loss of each query.
+    /// Factor of the loss of a query.
     pub weight: f32,
     /// Values of a row.
     pub dim: usize,
@@ -48,27 +49,25 @@ pub struct Side<'a> {
     pub queries: &'a Matrix,
     /// The rows of the candidates.
     pub candidates: &'a Matrix,
-    /// The rows that the queries ask for.
+    /// The right rows of the queries.
     pub positives: Positives<'a>,
 }
 
 /// The gradients of a side.
 #[derive(Debug, Default)]
 pub struct SideGradients {
-    /// Of queries.
+    /// Gradients of queries.
     pub queries: Matrix,
     /// For each query, the score of its positive, and the gradient of this score, unless positives are candidates.
     pub positives: Vec<(f32, f32)>,
 }
 
-/// Memory of [`Side::backward`], which is used again.
+/// Buffers of [`Side::backward`], reused from step to step.
 #[derive(Debug, Default)]
 pub struct SideMemory {
     blocks: Vec<CandidateBlock>,
     /// For each block, the scores and then the factors of all queries.
     scores: Vec<Vec<f32>>,
-    /// For each block of distances, its part of the gradients of queries.
-    parts: Vec<Matrix>,
 }
 
 /// Candidates in blocks.
@@ -106,7 +105,7 @@ impl Side<'_> {
         PaddedRows { data: &matrix.data, stride: matrix.stride, dim: self.dim }
     }
 
-    /// Computes the loss, and adds gradients: to those of the queries, and to `of_candidates`, `[candidates, stride]`.
+    /// Computes the loss and the gradients of the queries. Adds the gradients of the candidates to `of_candidates`, `[candidates, stride]`.
     pub fn backward(&self, memory: &mut SideMemory, gradients: &mut SideGradients, of_candidates: &mut [f32]) -> f64 {
         let (queries, candidates) = (self.rows_of(self.queries), self.rows_of(self.candidates));
         let (count, stride) = (queries.count(), queries.stride);
@@ -137,25 +136,14 @@ impl Side<'_> {
         for_each(tiles.collect(), |tile| self.tile(tile, &blocks, &memory.blocks));
 
         let scores = &memory.scores;
-        let block_rows: Vec<_> = of_candidates.chunks_mut(BLOCK * stride).enumerate().collect();
-        match self.similarity.is_product() {
-            true => for_each(block_rows, |(number, of_rows)| {
+        if self.similarity.is_product() {
+            let block_rows: Vec<_> = of_candidates.chunks_mut(BLOCK * stride).enumerate().collect();
+            for_each(block_rows, |(number, of_rows)| {
                 self.add_products(&scores[number], blocks.rows(candidates, number), of_rows);
-            }),
-            false => {
-                memory.parts.resize_with(blocks.count(), Matrix::default);
-                let block_rows: Vec<_> = block_rows.into_iter().zip(&mut memory.parts).collect();
-                for_each(block_rows, |((number, of_rows), part)| {
-                    part.reset(count, self.dim);
-                    self.add_distances(&scores[number], blocks.rows(candidates, number), of_rows, part);
-                });
-                let parts = &memory.parts;
-                gradients.queries.fill_rows(|query, sum| {
-                    for part in parts {
-                        sum.iter_mut().zip(part.row(query)).for_each(|(sum, part)| *sum += part);
-                    }
-                });
-            }
+            });
+        } else {
+            let gradients = [&mut gradients.queries.data[..], of_candidates];
+            self.similarity.gradients(queries, candidates, BLOCK, scores, gradients);
         }
         losses.iter().sum()
     }
@@ -180,7 +168,7 @@ impl Side<'_> {
             })
             .collect();
         for (number, scores) in scores.iter_mut().enumerate() {
-            self.similarity.scores(queries, blocks.rows(candidates, number), &prepared[number], scores);
+            self.similarity.scores(queries, &prepared[number], scores);
             let columns = scores.len() / count;
             if let Positives::Apart(_, clashes) = self.positives {
                 let clashes = &clashes[clashes.partition_point(|&(query, _)| (query as usize) < first)..];
@@ -250,20 +238,6 @@ impl Side<'_> {
             for (row, gradient) in of_rows.chunks_mut(queries.stride).enumerate() {
                 let values = rows.row(row);
                 gradient.iter_mut().zip(values).for_each(|(gradient, value)| *gradient -= sums[row] * value);
-            }
-        }
-    }
-
-    /// Adds the gradients of the rows of a block, and its part of those of the queries.
-    fn add_distances(&self, factors: &[f32], rows: PaddedRows<'_>, of_rows: &mut [f32], part: &mut Matrix) {
-        let queries = self.rows_of(self.queries);
-        let columns = factors.len() / queries.count();
-        for (query, of_query) in part.data.chunks_mut(queries.stride).enumerate() {
-            let factors = &factors[query * columns..];
-            for (row, of_row) in of_rows.chunks_mut(queries.stride).enumerate() {
-                let ends = [queries.row(query), rows.row(row)];
-                let gradients = [&mut of_query[..self.dim], &mut of_row[..self.dim]];
-                self.similarity.backward(ends, 0.0, factors[row], gradients);
             }
         }
     }

@@ -2,12 +2,15 @@
 
 use grappa_kernels::{Factors, Instructions, multiply};
 
+use crate::{
+    distances::{self, Complex, Real},
+    matrix::PaddedRows,
+};
+
 /// Values that a loop over a row handles at a time.
 const LANES: usize = 16;
 /// Smaller distances have no direction: their gradient is 0.
 const DISTANCE_MIN: f32 = 1e-6;
-/// Keeps the square root of a sum of squares away from 0, where it has no derivative.
-const SQUARE_MIN: f32 = 1e-12;
 
 /// The score of a query and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,36 +25,7 @@ pub enum Similarity {
     Moduli,
 }
 
-/// Some rows, with padding, which is 0.
-#[derive(Debug, Clone, Copy)]
-pub struct PaddedRows<'a> {
-    /// Row by row.
-    pub data: &'a [f32],
-    /// Values of a row with padding.
-    pub stride: usize,
-    /// Values of a row without padding.
-    pub dim: usize,
-}
-
-impl<'a> PaddedRows<'a> {
-    /// Number of rows.
-    pub fn count(&self) -> usize {
-        self.data.len() / self.stride
-    }
-
-    /// A row, without padding.
-    pub fn row(&self, row: usize) -> &'a [f32] {
-        &self.data[row * self.stride..][..self.dim]
-    }
-
-    /// Some of the rows.
-    #[must_use]
-    pub fn range(&self, first: usize, end: usize) -> Self {
-        Self { data: &self.data[first * self.stride..end * self.stride], ..*self }
-    }
-}
-
-/// What products need of some candidates.
+/// Candidates, prepared for scores with many queries.
 #[derive(Debug, Default, Clone)]
 pub struct CandidateBlock {
     /// The rows transposed, `[stride, columns]`.
@@ -63,9 +37,6 @@ pub struct CandidateBlock {
 impl CandidateBlock {
     /// Prepares some candidates. `columns` is their number with padding.
     pub fn prepare(&mut self, similarity: Similarity, rows: PaddedRows<'_>, columns: usize) {
-        if !similarity.is_product() {
-            return;
-        }
         self.transposed.resize(rows.stride * columns, 0.0);
         let count = rows.count();
         // 16 lines at a time stay in the first cache.
@@ -92,16 +63,17 @@ impl Similarity {
     }
 
     /// The scores of some queries and a block of candidates, `[queries, columns]`. Scores of padding are meaningless.
-    pub fn scores(self, queries: PaddedRows<'_>, rows: PaddedRows<'_>, block: &CandidateBlock, scores: &mut [f32]) {
+    pub fn scores(self, queries: PaddedRows<'_>, block: &CandidateBlock, scores: &mut [f32]) {
         let columns = scores.len() / queries.count();
-        if !self.is_product() {
-            for (query, scores) in scores.chunks_mut(columns).enumerate() {
-                for (candidate, score) in scores.iter_mut().enumerate().take(rows.count()) {
-                    *score = self.score(queries.row(query), rows.row(candidate));
-                }
-            }
-            return;
+        match self {
+            Self::Manhattan => distances::distances::<1, Real>(queries, &block.transposed, columns, scores),
+            Self::Moduli => distances::distances::<2, Complex>(queries, &block.transposed, columns, scores),
+            Self::Dot | Self::Euclidean => return self.scores_of_products(queries, block, scores, columns),
         }
+        scores.iter_mut().for_each(|score| *score = -*score);
+    }
+
+    fn scores_of_products(self, queries: PaddedRows<'_>, block: &CandidateBlock, scores: &mut [f32], columns: usize) {
         scores.fill(0.0);
         let factors = Factors {
             a: queries.data,
@@ -122,32 +94,33 @@ impl Similarity {
         }
     }
 
-    /// The score of a query and a row. Its bits are those of [`Similarity::scores`].
+    /// The score of a query and a row. [`Similarity::scores`] has the same bits.
     pub fn score(self, query: &[f32], row: &[f32]) -> f32 {
         match self {
             Self::Dot => dot(query, row),
             Self::Euclidean => -distance(square(query), square(row), dot(query, row)),
-            Self::Manhattan => {
-                let mut sums = [0.0f32; LANES];
-                for_lanes(query, row, |lane, query, row| sums[lane] += (query - row).abs());
-                -sums.iter().sum::<f32>()
-            }
-            Self::Moduli => {
-                let half = query.len() / 2;
-                let [(qr, qi), (rr, ri)] = [query, row].map(|row| row.split_at(half));
-                let mut sums = [0.0f32; LANES];
-                let mut chunks = [qr, qi, rr, ri].map(|part| part.chunks_exact(LANES));
-                while let [Some(qr), Some(qi), Some(rr), Some(ri)] = chunks.each_mut().map(Iterator::next) {
-                    for lane in 0..LANES {
-                        sums[lane] += modulus(qr[lane] - rr[lane], qi[lane] - ri[lane]);
-                    }
-                }
-                let [qr, qi, rr, ri] = chunks.map(|chunk| chunk.remainder());
-                for lane in 0..qr.len() {
-                    sums[lane] += modulus(qr[lane] - rr[lane], qi[lane] - ri[lane]);
-                }
-                -sums.iter().sum::<f32>()
-            }
+            Self::Manhattan => -distances::distance::<1, Real>(query, row),
+            Self::Moduli => -distances::distance::<2, Complex>(query, row),
+        }
+    }
+
+    /// Adds the gradients of queries and of candidates in blocks of `block` rows, for distances that are no products. `factors` has the
+    /// gradients of scores, `[queries, columns]` for each block. All matrices have the same stride.
+    ///
+    /// # Panics
+    /// If scores are products.
+    pub fn gradients(
+        self,
+        queries: PaddedRows<'_>,
+        candidates: PaddedRows<'_>,
+        block: usize,
+        factors: &[Vec<f32>],
+        gradients: [&mut [f32]; 2],
+    ) {
+        match self {
+            Self::Manhattan => distances::gradients::<1, Real>(queries, candidates, block, factors, gradients),
+            Self::Moduli => distances::gradients::<2, Complex>(queries, candidates, block, factors, gradients),
+            Self::Dot | Self::Euclidean => panic!("gradients of products are products"),
         }
     }
 
@@ -189,35 +162,10 @@ impl Similarity {
                     of_row[k] -= change;
                 }
             }
-            Self::Manhattan => {
-                for k in 0..query.len() {
-                    let difference = row[k] - query[k];
-                    let change = if difference == 0.0 { 0.0 } else { gradient * difference.signum() };
-                    of_query[k] += change;
-                    of_row[k] -= change;
-                }
-            }
-            Self::Moduli => {
-                let half = query.len() / 2;
-                let [(qr, qi), (rr, ri)] = [query, row].map(|row| row.split_at(half));
-                let [(of_qr, of_qi), (of_rr, of_ri)] = [of_query, of_row].map(|row| row.split_at_mut(half));
-                let (qi, rr, ri) = (&qi[..half], &rr[..half], &ri[..half]);
-                let (of_qi, of_rr, of_ri) = (&mut of_qi[..half], &mut of_rr[..half], &mut of_ri[..half]);
-                for k in 0..half {
-                    let (real, imaginary) = (rr[k] - qr[k], ri[k] - qi[k]);
-                    let factor = gradient / modulus(real, imaginary);
-                    of_qr[k] += factor * real;
-                    of_qi[k] += factor * imaginary;
-                    of_rr[k] -= factor * real;
-                    of_ri[k] -= factor * imaginary;
-                }
-            }
+            Self::Manhattan => distances::backward::<1, Real>([query, row], gradient, [of_query, of_row]),
+            Self::Moduli => distances::backward::<2, Complex>([query, row], gradient, [of_query, of_row]),
         }
     }
-}
-
-fn modulus(real: f32, imaginary: f32) -> f32 {
-    real.mul_add(real, imaginary.mul_add(imaginary, SQUARE_MIN)).sqrt()
 }
 
 /// Sums in the order of products of matrices.
@@ -227,26 +175,14 @@ fn dot(query: &[f32], row: &[f32]) -> f32 {
 
 fn square(row: &[f32]) -> f32 {
     let mut sums = [0.0f32; LANES];
-    for_lanes(row, row, |lane, value, same| sums[lane] = value.mul_add(same, sums[lane]));
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for values in chunks.iter().map(<[f32; LANES]>::as_slice).chain([rest]) {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = value.mul_add(*value, *sum));
+    }
     sums.iter().sum()
 }
 
 /// The Euclidean distance, from the squares of two lengths and a dot product.
 fn distance(of_query: f32, of_row: f32, product: f32) -> f32 {
     (of_query + of_row - 2.0 * product).max(0.0).sqrt()
-}
-
-/// Calls `each` with the lane and the values of two rows.
-#[inline(always)]
-fn for_lanes(one: &[f32], other: &[f32], mut each: impl FnMut(usize, f32, f32)) {
-    let mut chunks = [one, other].map(|row| row.chunks_exact(LANES));
-    while let [Some(one), Some(other)] = chunks.each_mut().map(Iterator::next) {
-        for lane in 0..LANES {
-            each(lane, one[lane], other[lane]);
-        }
-    }
-    let [one, other] = chunks.map(|chunk| chunk.remainder());
-    for lane in 0..one.len() {
-        each(lane, one[lane], other[lane]);
-    }
 }

@@ -9,6 +9,7 @@ use grappa_run::{
 
 use crate::{
     decoder::{Asked, TripleDecoder},
+    dropout::DropoutMasks,
     loss::TripleLoss,
     matrix::Matrix,
     residents::{InitialRows, Residents},
@@ -20,12 +21,12 @@ use crate::{
 
 /// Triples of a part, for threads.
 const PART: usize = 64;
-/// Values of rows of products are uniform up to this.
+/// Range of the initial values of rows for products.
 const PRODUCT_RANGE: f32 = 0.1;
-/// Distances of random rows are about the margin and this, as Sun et al. choose them.
+/// Distances of random rows are about the sum of the margin and this constant, as in Sun et al.
 const RANGE_EXTRA: f32 = 2.0;
 
-/// The model of triples: what its rows mean and how they are trained.
+/// The model of triples: decoder, loss, negatives and optimizer of its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TripleModel {
     /// The decoder.
@@ -44,6 +45,8 @@ pub struct TripleModel {
     pub negatives: TripleNegatives,
     /// Factors of the N3 norm and of the L2 norm.
     pub penalties: [f32; 2],
+    /// The probability that a value of a row is dropped in a step.
+    pub dropout: f32,
     /// The optimizer.
     pub optimizer: RowOptimizer,
     margin: f32,
@@ -71,6 +74,7 @@ impl TripleModel {
             reciprocal: options.reciprocal,
             negatives: options.negatives,
             penalties: [options.n3 as f32, options.l2 as f32],
+            dropout: options.dropout as f32,
             optimizer: RowOptimizer::named(options.optimizer)?,
             margin,
         })
@@ -86,7 +90,7 @@ impl TripleModel {
         relation as usize + if self.reciprocal && asked == Asked::Head { self.relations } else { 0 }
     }
 
-    /// How the decoder uses that row.
+    /// The direction in which the decoder applies the row of a relation: a second row always scores tails.
     pub fn form(&self, asked: Asked) -> Asked {
         if self.reciprocal { Asked::Tail } else { asked }
     }
@@ -122,21 +126,24 @@ impl TripleModel {
 
 const ENTITY_KEY: u64 = 0x656e_7469;
 const RELATION_KEY: u64 = 0x7265_6c61;
+const DROPOUT_KEY: u64 = 0x6472_6f70;
 
-/// Computes steps. Its memory is used again from step to step.
+/// Computes steps. Buffers are reused from step to step.
 #[derive(Debug)]
 pub struct Stepper {
     model: TripleModel,
     /// The rows of heads and of tails.
     ends: [Matrix; 2],
+    /// The rows of relations in tail queries and in head queries.
+    relations: [Matrix; 2],
     /// Tail queries of heads, and head queries of tails.
     queries: [Matrix; 2],
     candidates: [Matrix; 2],
     memory: SideMemory,
     sides: [SideGradients; 2],
-    /// Gradients of entities: of heads, of tails, and of the candidates of each side, or of all entities.
+    /// Gradients of heads, then of tails, then of the candidates of each side or of all entities.
     of_entities: Matrix,
-    /// Gradients of relations: in tail queries, then in head queries.
+    /// Gradients of relations in tail queries, then in head queries.
     of_relations: Matrix,
     gradients: Vec<GradientOf>,
 }
@@ -149,6 +156,24 @@ struct BatchRows {
     relations: [Vec<u32>; 2],
     /// Negatives of tails and of heads, as numbers of rows in memory. None for all of them.
     negatives: Option<[Vec<u32>; 2]>,
+    masks: StepMasks,
+}
+
+/// The dropout masks of a step, by side. With all entities as candidates, both sides use the first mask of candidates.
+struct StepMasks {
+    ends: [DropoutMasks; 2],
+    relations: [DropoutMasks; 2],
+    candidates: [DropoutMasks; 2],
+}
+
+impl StepMasks {
+    fn new(model: &TripleModel, key: u64) -> Self {
+        let key = random::combine(key, DROPOUT_KEY);
+        let masks = |probability: f32, first: u64| [0, 1].map(|side| DropoutMasks::new(probability, key, first + side));
+        // Without its angle, a relation of RotatE would be another one.
+        let of_relations = if model.decoder == TripleDecoder::RotatE { 0.0 } else { model.dropout };
+        Self { ends: masks(model.dropout, 0), relations: masks(of_relations, 2), candidates: masks(model.dropout, 4) }
+    }
 }
 
 impl Stepper {
@@ -157,6 +182,7 @@ impl Stepper {
         Self {
             model,
             ends: Default::default(),
+            relations: Default::default(),
             queries: Default::default(),
             candidates: Default::default(),
             memory: SideMemory::default(),
@@ -180,7 +206,7 @@ impl Stepper {
         self.gather(&rows, entities, relations);
         let weight = 0.5 / batch.len() as f32;
         let loss = self.backward(&rows, weight);
-        self.add_ends(&rows, relations);
+        self.add_ends(&rows, entities, relations);
         self.update(&rows, entities, relations, rate);
         loss * batch.len() as f64
     }
@@ -203,36 +229,46 @@ impl Stepper {
             ],
             relations,
             negatives,
+            masks: StepMasks::new(&self.model, key),
         }
     }
 
-    /// Copies rows and computes queries.
+    /// Copies rows, drops values of the copies, and computes queries.
     fn gather(&mut self, rows: &BatchRows, entities: &Residents, relations: &Rows) {
         let model = self.model;
-        let copy = |matrix: &mut Matrix, numbers: &[u32]| {
+        let copy = |matrix: &mut Matrix, numbers: &[u32], masks: &DropoutMasks| {
             matrix.resize(numbers.len(), model.dim);
-            matrix.fill_rows(|row, place| place[..model.dim].copy_from_slice(entities.row(numbers[row])));
+            matrix.fill_rows(|row, place| {
+                place[..model.dim].copy_from_slice(entities.row(numbers[row]));
+                masks.apply(row, &mut place[..model.dim]);
+            });
         };
-        for (matrix, numbers) in self.ends.iter_mut().zip(&rows.ends) {
-            copy(matrix, numbers);
-        }
         for (side, asked) in Asked::BOTH.into_iter().enumerate() {
-            let (known, numbers) = (&self.ends[side], &rows.relations[side]);
-            let queries = &mut self.queries[side];
+            copy(&mut self.ends[side], &rows.ends[side], &rows.masks.ends[side]);
+            let (numbers, masks) = (&rows.relations[side], &rows.masks.relations[side]);
+            let of_relations = &mut self.relations[side];
+            of_relations.resize(numbers.len(), relations.dim());
+            of_relations.fill_rows(|row, place| {
+                place[..relations.dim()].copy_from_slice(relations.row(numbers[row] as usize));
+                masks.apply(row, &mut place[..relations.dim()]);
+            });
+            let (known, of_relations, queries) = (&self.ends[side], &self.relations[side], &mut self.queries[side]);
             queries.resize(numbers.len(), model.dim);
             queries.fill_rows(|row, query| {
-                model.query(asked, &known.row(row)[..model.dim], relations.row(numbers[row] as usize), query);
+                let relation = &of_relations.row(row)[..relations.dim()];
+                model.query(asked, &known.row(row)[..model.dim], relation, query);
             });
         }
         match &rows.negatives {
             Some(negatives) => {
-                for (matrix, numbers) in self.candidates.iter_mut().zip(negatives) {
-                    copy(matrix, numbers);
+                let masks = &rows.masks.candidates;
+                for ((matrix, negatives), masks) in self.candidates.iter_mut().zip(negatives).zip(masks) {
+                    copy(matrix, negatives, masks);
                 }
             }
             None => {
                 let all: Vec<u32> = (0..entities.len() as u32).collect();
-                copy(&mut self.candidates[0], &all);
+                copy(&mut self.candidates[0], &all, &rows.masks.candidates[0]);
             }
         }
     }
@@ -272,12 +308,17 @@ impl Stepper {
                 None => &mut *of_candidates,
             };
             loss += one.backward(&mut self.memory, &mut self.sides[side], of_side);
+            // The gradients of all entities are complete after the second side.
+            if rows.negatives.is_some() || side == 1 {
+                let masks = &rows.masks.candidates[if rows.negatives.is_some() { side } else { 0 }];
+                masks.apply_to_rows(of_side, stride, model.dim);
+            }
         }
         loss
     }
 
     /// Adds the gradients of heads, tails and relations: as queries, as positives, and of norms.
-    fn add_ends(&mut self, rows: &BatchRows, relations: &Rows) {
+    fn add_ends(&mut self, rows: &BatchRows, entities: &Residents, relations: &Rows) {
         let (model, batch) = (self.model, rows.ends[0].len());
         let dim = model.dim;
         let relation_dim = relations.dim();
@@ -295,39 +336,44 @@ impl Stepper {
             .zip(of_tail_queries.queries.data.chunks_mut(PART * stride))
             .zip(of_head_queries.queries.data.chunks_mut(PART * stride));
         let positives = [&of_tail_queries.positives, &of_head_queries.positives];
-        let (ends, queries) = (&self.ends, &self.queries);
+        let (ends, of_relations, queries) = (&self.ends, &self.relations, &self.queries);
         let penalty = Penalty { factors: model.penalties.map(|factor| factor / batch as f32), decoder: model.decoder };
         let are_apart = rows.negatives.is_some();
         for_each(chunks.enumerate().collect(), |(part, (((((heads, tails), tail_r), head_r), tail_q), head_q))| {
-            let of_ends = [heads, tails];
-            let of_relations = [tail_r, head_r];
-            let of_queries = [tail_q, head_q];
-            for row in 0..of_ends[0].len() / stride {
+            let mut gradients_of_ends = [heads, tails];
+            let gradients_of_relations = [tail_r, head_r];
+            let gradients_of_queries = [tail_q, head_q];
+            for row in 0..gradients_of_ends[0].len() / stride {
                 let number = part * PART + row;
                 let place = row * stride..row * stride + dim;
                 for (side, asked) in Asked::BOTH.into_iter().enumerate() {
                     let known = &ends[side].row(number)[..dim];
                     let query = &queries[side].row(number)[..dim];
-                    let of_query = &mut of_queries[side][place.clone()];
+                    let of_query = &mut gradients_of_queries[side][place.clone()];
                     if are_apart {
                         let positive = &ends[1 - side].row(number)[..dim];
-                        let of_positive = &mut of_ends[1 - side][place.clone()];
+                        let of_positive = &mut gradients_of_ends[1 - side][place.clone()];
                         let (score, gradient) = positives[side][number];
                         model.similarity.backward([query, positive], score, gradient, [of_query, of_positive]);
                     }
-                    let relation = relations.row(rows.relations[side][number] as usize);
-                    let of_relation = &mut of_relations[side][row * relation_stride..][..relation_dim];
-                    let of_query = &of_queries[side][place.clone()];
-                    let of_entity = &mut of_ends[side][place.clone()];
+                    let relation = &of_relations[side].row(number)[..relation_dim];
+                    let of_relation = &mut gradients_of_relations[side][row * relation_stride..][..relation_dim];
+                    let of_query = &gradients_of_queries[side][place.clone()];
+                    let of_entity = &mut gradients_of_ends[side][place.clone()];
                     model.decoder.query_backward(
                         model.form(asked),
                         [known, relation],
                         [query, of_query],
-                        [&mut *of_entity, &mut *of_relation],
+                        [of_entity, &mut *of_relation],
                     );
+                    rows.masks.relations[side].apply(number, of_relation);
                     // A triple has two queries, and so two relations.
-                    penalty.add_to_entity(known, of_entity);
-                    penalty.add_to_relation(relation, of_relation);
+                    penalty.add_to_relation(relations.row(rows.relations[side][number] as usize), of_relation);
+                }
+                for (side, gradients) in gradients_of_ends.iter_mut().enumerate() {
+                    let of_entity = &mut gradients[place.clone()];
+                    rows.masks.ends[side].apply(number, of_entity);
+                    penalty.add_to_entity(entities.row(rows.ends[side][number]), of_entity);
                 }
             }
         });
@@ -348,7 +394,7 @@ impl Stepper {
     }
 }
 
-/// Lists gradients by the rows that they are of.
+/// Lists gradients, sorted by their rows.
 fn add_gradients(gradients: &mut Vec<GradientOf>, rows: impl Iterator<Item = u32>) {
     gradients.extend((0..).zip(rows).map(|(gradient, row)| GradientOf { row, gradient }));
     gradients.sort_unstable();
@@ -368,7 +414,7 @@ fn find_clashes(positives: &[u32], negatives: &[u32]) -> Vec<(u32, u32)> {
 
 /// The gradients of norms of rows.
 struct Penalty {
-    /// Of the N3 norm and of the L2 norm.
+    /// Factor of the N3 norm, then of the L2 norm.
     factors: [f32; 2],
     decoder: TripleDecoder,
 }

@@ -8,6 +8,7 @@ mod fixture;
 mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
+mod knowledge;
 mod launcher;
 mod links;
 mod memory;

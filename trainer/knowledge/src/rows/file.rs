@@ -39,7 +39,7 @@ pub struct RowsHeader {
     pub first: u64,
     /// The difference between the numbers of two rows that are adjacent in the file.
     pub distance: u64,
-    /// What the rows belong to: a digest that the caller chooses.
+    /// Digest of the owner of the rows, such as a store and the options of a run.
     pub key: u64,
 }
 

@@ -27,7 +27,7 @@ pub struct TableShape {
     pub dim: usize,
     /// Number of parts.
     pub parts: u32,
-    /// What the table belongs to: see [`RowsHeader::key`].
+    /// Digest of the owner of the table: see [`RowsHeader::key`].
     pub key: u64,
 }
 
@@ -142,7 +142,7 @@ impl Generations {
         Generation { part, generation, path: self.path(part, generation), header: self.shape.header(part) }
     }
 
-    /// Makes a generation that was written the current one, and removes the one before unless a checkpoint refers to it.
+    /// Replaces the current generation of a part by `written`, and removes the old generation unless a checkpoint refers to it.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -157,8 +157,7 @@ impl Generations {
         Ok(())
     }
 
-    /// Syncs the current generations, and notes them in the state of a checkpoint. They stay until [`Generations::keep`] is called without
-    /// them.
+    /// Syncs the current generations, and notes them in the state of a checkpoint. [`Generations::keep`] without this state removes them.
     ///
     /// # Errors
     /// If files cannot be synced.
@@ -177,7 +176,7 @@ impl Generations {
         Ok(())
     }
 
-    /// Removes all files but the current ones and those of some checkpoints.
+    /// Removes all files except the current generations and the generations that checkpoints refer to.
     ///
     /// # Errors
     /// If files cannot be listed or removed.

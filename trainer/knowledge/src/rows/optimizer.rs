@@ -7,7 +7,7 @@ const ADAM_BETAS: [f32; 2] = [0.9, 0.999];
 const ADAM_EPSILON: f32 = 1e-8;
 const ADAGRAD_EPSILON: f32 = 1e-10;
 
-/// How a row follows from its gradients.
+/// Optimizer of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOptimizer {
     /// Adam, with the bias correction of the row's own updates.
@@ -29,7 +29,7 @@ impl RowOptimizer {
         }
     }
 
-    /// Values that it keeps for each value of a row.
+    /// Number of moments of each value of a row.
     pub fn moments(self) -> usize {
         match self {
             Self::Adam => 2,
@@ -38,7 +38,7 @@ impl RowOptimizer {
         }
     }
 
-    /// Whether it counts the updates of a row.
+    /// Whether the optimizer counts the updates of a row.
     pub fn counts_updates(self) -> bool {
         self == Self::Adam
     }

@@ -1,4 +1,4 @@
-//! The memory of a run: how many partitions, and what is on disk.
+//! The memory of a run: the number of partitions, and whether triples are on disk.
 
 use grappa_io::{
     Error as EngineError,
@@ -27,12 +27,12 @@ const TRIPLES: MemoryShare = MemoryShare::one(
 /// Partitions in memory: two that train, and one that is written or read.
 const PARTITIONS_AT_ONCE: u64 = 3;
 const PARTITIONS_MAX: u32 = 1 << 12;
-/// Copies of a batch's rows: values, gradients, queries and gradients of queries, of heads and of tails.
-const COPIES_OF_BATCH: u64 = 8;
+/// Copies of a batch's rows: values and gradients of heads, of tails, of two relations and of two queries.
+const COPIES_OF_BATCH: u64 = 12;
 /// Copies of candidates: values, transposed values and gradients.
 const COPIES_OF_CANDIDATES: u64 = 3;
 
-/// Sizes that memory follows from.
+/// Sizes of a run, from which its memory follows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub model: TripleModel,
@@ -59,7 +59,7 @@ impl Sizes {
     /// The smallest number of partitions whose rows fit: 1, or a power of two.
     ///
     /// # Errors
-    /// If none does.
+    /// If even the largest number of partitions exceeds the limit.
     pub fn partitions(&self) -> Result<u32> {
         let others = self.batch_bytes() + self.known + if self.keeps_triples() { self.triples_bytes() } else { 0 };
         let share = ROWS.bytes(self.memory).min(self.memory.saturating_sub(others));
@@ -96,7 +96,9 @@ impl Sizes {
             TripleNegatives::Shared(negatives) => (2 * u64::from(negatives), COPIES_OF_CANDIDATES),
         };
         let scores = 4 * self.batch as u64 * candidates;
-        width * (COPIES_OF_BATCH * self.batch as u64 + copies * candidates) + scores
+        // Gradients of distances in slices, and slices of queries.
+        let slices = if self.model.similarity.is_product() { 0 } else { 1 };
+        width * ((COPIES_OF_BATCH + 4 * slices) * self.batch as u64 + (copies + slices) * candidates) + scores
     }
 
     /// Enters the leases of training into a ledger.

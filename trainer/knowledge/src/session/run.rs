@@ -165,13 +165,14 @@ impl Run<'_> {
             self.clock.enter(Stage::Load);
             let pairs = self.visits.pairs();
             self.entities.enter(pairs[visit], order.get(place + 1).map(|&next| pairs[next]))?;
+            self.buckets.load(visit, &mut buffer)?;
             self.clock.enter(Stage::Forward);
             let shuffled = Feistel::new(count, random::combine(random::combine(key, ORDER_KEY), visit as u64));
             for step in partial.steps.max(first_step)..end_step {
                 if watcher.progress().is_stopped() {
                     return Err(self.stopped(watcher));
                 }
-                let all = self.buckets.triples(visit, &mut buffer)?;
+                let all = self.buckets.triples(visit, &buffer);
                 let places = (step - first_step) * batch..((step - first_step + 1) * batch).min(count);
                 triples.clear();
                 triples.extend(places.map(|place| Triple::from_numbers(all[shuffled.forward(place) as usize])));

@@ -38,9 +38,11 @@ fn buckets_on_disk_are_those_in_memory_and_are_checked_and_removed() {
         let on_disk = Buckets::read(&triples, &visits, Some(&path), &Silent).unwrap();
         let (mut buffer, mut all) = (Vec::new(), Vec::new());
         for visit in 0..visits.pairs().len() {
-            let expected = in_memory.triples(visit, &mut buffer).unwrap().to_vec();
+            in_memory.load(visit, &mut buffer).unwrap();
+            let expected = in_memory.triples(visit, &buffer).to_vec();
             assert!(expected.iter().all(|&numbers| visits.of_triple(Triple::from_numbers(numbers)) == visit));
-            assert_eq!(on_disk.triples(visit, &mut buffer).unwrap(), expected);
+            on_disk.load(visit, &mut buffer).unwrap();
+            assert_eq!(on_disk.triples(visit, &buffer), expected);
             all.extend(expected.into_iter().map(Triple::from_numbers));
         }
         all.sort();
@@ -49,7 +51,7 @@ fn buckets_on_disk_are_those_in_memory_and_are_checked_and_removed() {
         bytes[5] ^= 1;
         fs::write(&path, bytes).unwrap();
         let visit = (0..visits.pairs().len()).find(|&visit| in_memory.count(visit) > 0).unwrap();
-        let error = on_disk.triples(visit, &mut buffer).unwrap_err().to_string();
+        let error = on_disk.load(visit, &mut buffer).unwrap_err().to_string();
         assert!(error.contains("the triples changed while the run trained"), "{error}");
         drop(on_disk);
         assert!(!path.exists());

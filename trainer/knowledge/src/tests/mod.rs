@@ -1,5 +1,7 @@
 mod buckets;
 mod decoders;
+mod distances;
+mod dropout;
 mod graph;
 mod learned;
 mod ranks;

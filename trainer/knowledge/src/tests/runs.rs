@@ -128,6 +128,7 @@ fn training_learns_the_rules_of_a_graph() {
         TrainConfig { partitions: "3".parse().unwrap(), ..config(Decoder::ComplEx) },
         TrainConfig { loss: LossKind::Bce, self_adversarial: 1.0, reciprocal: false, ..config(Decoder::RotatE) },
         TrainConfig { distance: DistanceNorm::L1, ..config(Decoder::RotatE) },
+        TrainConfig { input_dropout: 0.1, ..config(Decoder::ComplEx) },
         TrainConfig { distance: DistanceNorm::L1, l2: 1e-4, ..config(Decoder::TransE) },
     ];
     for config in configs {
@@ -148,7 +149,9 @@ fn results_do_not_depend_on_threads() {
     for config in [
         config(Decoder::ComplEx),
         TrainConfig { partitions: "4".parse().unwrap(), ..config(Decoder::RotatE) },
+        TrainConfig { distance: DistanceNorm::L1, ..config(Decoder::RotatE) },
         TrainConfig {
+            input_dropout: 0.3,
             negative_sampling: NegativeSampling::All,
             negatives: "auto".parse().unwrap(),
             ..config(Decoder::DistMult)

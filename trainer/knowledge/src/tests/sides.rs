@@ -18,7 +18,7 @@ const QUERIES: usize = 5;
 const CANDIDATES: usize = 7;
 const WEIGHT: f64 = 0.25;
 
-fn matrix(rows: usize, dim: usize, seed: u64) -> Matrix {
+pub fn matrix(rows: usize, dim: usize, seed: u64) -> Matrix {
     let mut matrix = Matrix::zeros(rows, dim);
     let values = values(rows * dim, seed);
     matrix.fill_rows(|row, place| place[..dim].copy_from_slice(&values[row * dim..][..dim]));
@@ -44,7 +44,7 @@ impl Case {
         Self { queries, candidates, positives, are_candidates }
     }
 
-    /// The loss in f64, by its definition. `weights` are those of self-adversarial negatives, which count as constant.
+    /// The loss in f64, by its definition. `weights` are the weights of self-adversarial negatives, which count as constant.
     fn loss(&self, similarity: Similarity, loss: TripleLoss, weights: Option<&[Vec<f64>]>) -> f64 {
         let score = |query: &[f32], row: &[f32]| -> f64 {
             let pairs = query[..DIM].iter().zip(&row[..DIM]);

@@ -65,7 +65,7 @@ train_options! {
         last_heads("N"): Auto<NonZeroUsize> = Auto::Auto;
         /// Dropout probability after each layer but the last
         dropout("P"): f64 = 0.5, bounds: &[BelowOne];
-        /// Dropout probability of features; above 0, the first hop is sampled
+        /// Dropout probability of features; above 0, the first hop is sampled. With --layers 0: of the rows of entities and relations
         input_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
         /// Dropout probability of attention weights, for gat, gatv2, transformer, rgat and hgt
         attention_dropout("P"): f64 = 0.0, bounds: &[BelowOne];

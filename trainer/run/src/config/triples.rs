@@ -7,7 +7,7 @@ use super::{
 use crate::{Error, Result, error::refuse, model::Decoder};
 
 /// Options with an effect on a knowledge graph. All others are of layers, of nodes or of messages.
-const OPTIONS: [&str; 44] = [
+const OPTIONS: [&str; 45] = [
     "layers",
     "task",
     "loss",
@@ -20,6 +20,7 @@ const OPTIONS: [&str; 44] = [
     "l2",
     "hidden",
     "embedding",
+    "input-dropout",
     "negatives",
     "negative-sampling",
     "candidates",
@@ -96,6 +97,8 @@ pub struct TripleOptions {
     pub n3: f64,
     /// Factor of the L2 norm.
     pub l2: f64,
+    /// The probability that a value of a row is dropped in a step.
+    pub dropout: f64,
     /// The negatives of a triple.
     pub negatives: TripleNegatives,
     /// Triples of a batch.
@@ -121,6 +124,7 @@ impl TrainConfig {
             self_adversarial: self.self_adversarial,
             n3: self.n3,
             l2: self.l2,
+            dropout: self.input_dropout,
             negatives: match self.negative_sampling {
                 NegativeSampling::All => TripleNegatives::All,
                 NegativeSampling::Auto

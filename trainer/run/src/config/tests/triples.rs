@@ -50,3 +50,10 @@ fn few_entities_are_all_negatives_and_many_are_drawn() {
     assert_eq!(negatives("", 1 << 20, 1), TripleNegatives::Shared(1024));
     assert_eq!(negatives("negatives = 7", 1000, 1), TripleNegatives::Shared(7));
 }
+
+#[test]
+fn dropout_of_features_is_dropout_of_rows() {
+    let dropout = |file: &str| layered(&format!("{TRIPLES}{file}"), &none()).unwrap().triple_options(10, 1).dropout;
+    assert_eq!((dropout(""), dropout("input-dropout = 0.25")), (0.0, 0.25));
+    assert!(error(&format!("{TRIPLES}dropout = 0.25")).contains("dropout 0.25 has no meaning with --layers 0"));
+}
