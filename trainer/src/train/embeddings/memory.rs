@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use grappa_io::{array::Storage, ledger::MemoryShare, size::ByteSize};
-use grappa_knowledge::rows::Rows;
+use grappa_knowledge::rows::{RowOptimizer, Rows};
 use grappa_run::config::TrainConfig;
 use grappa_storage::Graph;
 
-use super::tables::optimizer;
 use crate::{Error, Result};
 
 /// Bytes of the id of a node.
@@ -76,6 +75,16 @@ impl TableMemory {
             false => Storage::Memory,
         }
     }
+}
+
+/// The optimizer of embeddings.
+///
+/// # Errors
+/// If embeddings have none of this name.
+pub(super) fn optimizer(config: &TrainConfig) -> Result<RowOptimizer> {
+    RowOptimizer::named(config.optimizer).ok_or_else(|| {
+        Error::Options(format!("node-embeddings have no optimizer {}: use --optimizer adam", config.optimizer))
+    })
 }
 
 fn table_bytes(config: &TrainConfig, graph: &Graph) -> Result<u64> {

@@ -17,7 +17,7 @@ use grappa_run::{
 };
 use grappa_storage::{Graph, Store};
 
-use super::memory::TableMemory;
+use super::memory::{TableMemory, optimizer};
 use crate::train::tensors::of_another_model;
 use crate::{Error, Result};
 
@@ -58,16 +58,6 @@ pub(super) struct MappedPages {
     /// Bytes of them that may be; `u64::MAX` if embeddings are in memory.
     bytes_max: u64,
     touched_bytes: AtomicU64,
-}
-
-/// The optimizer of embeddings.
-///
-/// # Errors
-/// If embeddings have none of this name.
-pub(super) fn optimizer(config: &TrainConfig) -> Result<RowOptimizer> {
-    RowOptimizer::named(config.optimizer).ok_or_else(|| {
-        Error::Options(format!("node-embeddings have no optimizer {}: use --optimizer adam", config.optimizer))
-    })
 }
 
 impl NodeTables {
