@@ -161,6 +161,7 @@ fn a_whole_view_has_the_adjacency_lists_of_the_graph() {
             let found = match store.store.chunk(grappa_formats::ChunkId(0)).unwrap().rows().meta().codec {
                 RowCodec::EliasFano => "elias-fano",
                 RowCodec::Gap(_) => "gap",
+                RowCodec::ByTime => "by time",
             };
             assert_eq!(found, codec, "the graph is an example of the codec");
             for kind in KINDS {
