@@ -90,6 +90,8 @@ pub struct Info {
     pub seed: Option<u64>,
     /// Whether edges have weights.
     pub weighted: bool,
+    /// The times of edges, if they have any.
+    pub times: Option<TimesInfo>,
     /// The features of edges, if they have any.
     pub edge_features: Option<EdgeFeaturesInfo>,
     /// The name of each dimension of the edge features. Empty if they have none.
@@ -110,6 +112,23 @@ pub struct Info {
     pub writer: String,
 }
 
+/// The times of edges.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TimesInfo {
+    /// The unit: `integer`, `days`, `s`, `ms`, `us` or `ns`.
+    pub unit: &'static str,
+    /// The first time; `None` without edges.
+    pub first: Option<i64>,
+    /// The last time.
+    pub last: Option<i64>,
+    /// Points on the axis of time.
+    pub positions: u64,
+    /// Whether a table has the distinct times. Otherwise positions count units from the first time.
+    pub table: bool,
+    /// Bits of the times for each edge, with their directories and the table, beside `bits_per_edge`.
+    pub bits_per_edge: Option<f64>,
+}
+
 /// Length of files in bytes, by content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
@@ -121,6 +140,8 @@ pub struct Bytes {
     pub weights: u64,
     /// Edge features.
     pub edge_features: u64,
+    /// Times of edges, their directories, and the axis.
+    pub times: u64,
     /// Feature rows.
     pub features: u64,
     /// Labels.
@@ -224,6 +245,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,
         chunks_halo_degrees: manifest.chunks.iter().filter(|entry| entry.halo_degrees).count() as u32,
         bits_per_edge: (manifest.edges > 0).then(|| counted.row_bytes as f64 * 8.0 / manifest.edges as f64),
+        times: times_info(store, |table_bytes| counted.time_bytes + table_bytes)?,
         bytes,
         degree_histogram: counted.histogram(),
         degree_max: counted.max,
@@ -283,6 +305,21 @@ fn edge_features_info(store: &Store, bytes: &Bytes) -> Option<EdgeFeaturesInfo> 
     })
 }
 
+/// The times of edges. `bytes` is their length, given that of the table.
+fn times_info(store: &Store, bytes: impl Fn(u64) -> u64) -> Result<Option<TimesInfo>> {
+    let Some(axis) = store.time_axis()? else { return Ok(None) };
+    let (positions, edges) = (axis.positions(), store.manifest().edges);
+    let table_bytes = if axis.is_table() { 8 * positions } else { 0 };
+    Ok(Some(TimesInfo {
+        unit: axis.unit.name(),
+        first: (positions > 0).then(|| axis.time(0)),
+        last: positions.checked_sub(1).map(|last| axis.time(last)),
+        positions,
+        table: axis.is_table(),
+        bits_per_edge: (edges > 0).then(|| bytes(table_bytes) as f64 * 8.0 / edges as f64),
+    }))
+}
+
 fn labels_name(manifest: &Manifest) -> Option<&'static str> {
     manifest.labels.map(|labels| match labels.kind {
         LabelKind::Single => "single",
@@ -334,6 +371,7 @@ fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
             Some(FileKind::DEGREES) => &mut bytes.degrees,
             Some(FileKind::WEIGHTS) => &mut bytes.weights,
             Some(FileKind::EDGE_FEATURES) => &mut bytes.edge_features,
+            Some(FileKind::TIME_AXIS | FileKind::TIMES | FileKind::TIME_DEGREES) => &mut bytes.times,
             Some(FileKind::FEATURES) => &mut bytes.features,
             Some(FileKind::LABELS) => &mut bytes.labels,
             Some(FileKind::SPLIT) => &mut bytes.splits,
@@ -383,6 +421,8 @@ struct Counted {
     nodes: u64,
     /// Bytes of adjacency lists and directories, without headers and checksums.
     row_bytes: u64,
+    /// The same of the times of edges.
+    time_bytes: u64,
     max: u64,
     /// Nodes of degree 0, then of degrees with one bit, two bits, ...
     by_bits: Vec<u64>,
@@ -408,6 +448,9 @@ impl Counted {
         let mut counted = Self {
             nodes: rows.rows(),
             row_bytes: rows.meta().edges_payload_bytes() + rows.meta().degrees_payload_bytes(),
+            time_bytes: chunk
+                .times()
+                .map_or(0, |times| times.meta().edges_payload_bytes() + times.meta().degrees_payload_bytes()),
             ..Self::default()
         };
         let mut by_bits = [0; DEGREE_BITS_MAX as usize + 1];
@@ -428,6 +471,7 @@ impl Counted {
     fn add(&mut self, other: &Self) {
         self.nodes += other.nodes;
         self.row_bytes += other.row_bytes;
+        self.time_bytes += other.time_bytes;
         self.max = self.max.max(other.max);
         self.by_bits.resize(other.by_bits.len(), 0);
         self.by_bits.iter_mut().zip(&other.by_bits).for_each(|(sum, nodes)| *sum += nodes);

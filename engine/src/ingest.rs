@@ -194,6 +194,7 @@
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 
+pub use grappa_formats::time_axis::TimeUnit;
 pub use grappa_formats::{
     manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops},
     schema::{CategoryForm, Schema},
@@ -208,6 +209,6 @@ pub use grappa_input::{
     ColumnReading, ColumnSchema, ColumnValues, Comments, Conversion, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,
     EncodingOptions, HeaderLine, Input, LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption,
     MissingOptions, Numbers, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema,
-    files_of, ogb, read_numbers, relations_of_triples, shape_of, text_values,
+    TimeColumn, files_of, ogb, read_numbers, relations_of_triples, shape_of, text_values,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

@@ -264,6 +264,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     directory_memory(&chunks, 1 + options.held_out_parts, &budget)?;
     let shape = ValueShape {
         width: usize::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim as usize),
+        is_timed: false,
         is_ordered: false,
     };
     let record_words = 1 + shape.words() as u64;

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 
 def container(name, kind):
     """Meta and payload of a container file. They are equal in all layouts of the file."""
-    files = [GOLDEN / layout / name for layout in ["v1", "v1-pages", "v2"]]
+    files = [GOLDEN / layout / name for layout in ["v1", "v1-pages", "v2", "v3"]]
     found = [open_container(path, kind) for path in files if path.exists()]
     assert all(each == found[0] for each in found), name
     return found[0]
@@ -27,7 +27,8 @@ def container(name, kind):
 def open_container(path, kind):
     file = path.read_bytes()
     magic, found, version, offset, length, meta_length, block, _, _, _ = struct.unpack_from("<8s4sIQQIIQQQ", file)
-    expected = 2 if kind in ("GRPH", "MEMB") else 1
+    by_time = kind in ("ROWS", "DEGR") and file[64] == 2
+    expected = 2 if kind in ("GRPH", "MEMB") else 3 if by_time or kind in ("AXIS", "TIME", "TDEG") else 1
     assert (magic, found, version) == (b"\x89GRAPPA\n", kind.encode(), expected), path
     assert len(file) == offset + length + 8 * -(-length // block), path
     assert not any(file[64 + meta_length : offset]), path
@@ -272,7 +273,11 @@ class Bits:
 
 
 def rows(codec):
-    (meta, edges), (same, degrees) = container("edges-" + codec, "ROWS"), container("degrees-" + codec, "DEGR")
+    return lists(container("edges-" + codec, "ROWS"), container("degrees-" + codec, "DEGR"))
+
+
+def lists(edges_file, degrees_file):
+    (meta, edges), (same, degrees) = edges_file, degrees_file
     kind, relative, first_k, degree_k, gap_k, run_k, _, nodes, first_node, count, total, length, exceptions = struct.unpack("<6BH6Q", meta)
     assert meta == same and len(edges) == -(-length // 8) + 8
     largest, lines = nodes - 1, -(-count // 54)
@@ -289,11 +294,14 @@ def rows(codec):
                 number = int.from_bytes(degrees[64 * lines + 6 * exception :][:6], "little")
                 exception += 1
             yield start, number
-            start += number if kind == 1 else elias_fano(Bits(edges, start), number)[1]
+            start += number if kind == 1 else list_of_degree(Bits(edges, start), number)[1]
 
-    def elias_fano(bits, d):
+    def list_of_degree(bits, d):
         """Sources of a list, and its size in bits."""
         start = bits.at
+        if kind == 2:
+            whole = max(largest.bit_length(), 1)
+            return [bits.take(whole) for _ in range(d)], d * whole
         if d == 0:
             return [], 0
         low, whole = 0, largest.bit_length()
@@ -330,12 +338,36 @@ def rows(codec):
         assert bits.at == end
         return sources
 
-    if kind == 0:
-        found = [elias_fano(Bits(edges, start), degree)[0] for start, degree in places()]
+    if kind != 1:
+        found = [list_of_degree(Bits(edges, start), degree)[0] for start, degree in places()]
     else:
         found = [gap(Bits(edges, start), size, first_node + i) for i, (start, size) in enumerate(places())]
     assert sum(map(len, found)) == total
     return first_node, found
+
+
+# times.md
+
+
+def time_axis(name):
+    """The unit, and the times of all positions."""
+    meta, payload = container(name, "AXIS")
+    unit, form, zeros, first, n = struct.unpack("<BB6sqQ", meta)
+    assert zeros == bytes(6)
+    times = list(struct.unpack(f"<{n}q", payload)) if form else list(range(first, first + n))
+    assert form or not payload
+    return ["integer", "s", "ms", "us", "ns", "days"][unit], times
+
+
+def timed_edges():
+    """For each node, the time and the source of each of its in-edges."""
+    first_node, sources = rows("by-time")
+    same, positions = lists(container("times", "TIME"), container("time-degrees", "TDEG"))
+    assert same == first_node
+    times = time_axis("time-axis-span")[1]
+    edges = [[(times[p], s) for p, s in zip(*of_node, strict=True)] for of_node in zip(positions, sources, strict=True)]
+    assert all(of_node == sorted(of_node) for of_node in edges)
+    return first_node, edges
 
 
 def weights():
@@ -503,6 +535,10 @@ def main():
     sources = [[1, 3, 3, 9], [], [5, 6, 7, 8, 12], [14]]
     expect("rows, Elias-Fano", rows("elias-fano"), (4, sources))
     expect("rows, gap code", rows("gap"), (4, sources + [[*range(100, 229), 500]]))
+    expect("time-axis-table", time_axis("time-axis-table"), ("days", [-365, 0, 365]))
+    s = 1_700_000_000
+    timed = [[(s, 9), (s + 17, 3), (s + 40, 1), (s + 40, 3)], [], [(s + 3, 6), (s + 3, 7), (s + 50, 12), (s + 98, 5), (s + 99, 8)], [(s + 17, 14)]]
+    expect("edges by time", timed_edges(), (4, timed))
     expect("weights", weights(), ([1.5, -2.0, 0.25], [0, 2]))
     for name, digits in [("edge-features-bf16", 2), ("edge-features-int8", 1)]:
         found, anchors = edge_features(name)

@@ -36,7 +36,7 @@ use crate::{FormatError, Result, error::invalid_if};
 pub const MAGIC: [u8; 8] = *b"\x89GRAPPA\n";
 
 /// The newest format version that this crate reads. [`FileKind::version`] is the version that it writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Length of the fixed part of the header in bytes.
 pub const HEADER_BYTES: usize = 64;
@@ -53,6 +53,9 @@ pub const PREFIX_BYTES_MAX: u64 = 16 << 20;
 /// Length of a page in bytes. In files with random reads, the payload starts at a multiple of it and each page has a
 /// checksum. A reader can therefore check the pages that it needs without reading others.
 pub const PAGE_BYTES: u64 = 4096;
+
+/// The first byte of the meta of adjacency lists that are in the order of time, which version 3 introduced: the number of their codec.
+pub(crate) const ROWS_BY_TIME: u8 = 2;
 
 /// The kind of a container file, four ASCII letters.
 ///
@@ -94,6 +97,13 @@ impl FileKind {
     /// `schema`: the names of features and classes.
     pub const SCHEMA: Self = Self(*b"SCHM");
 
+    /// `time-axis`: the points in time that positions in `times` stand for.
+    pub const TIME_AXIS: Self = Self(*b"AXIS");
+    /// `chunk-<i>/times`: the times of a chunk's edges, as positions on the axis.
+    pub const TIMES: Self = Self(*b"TIME");
+    /// `chunk-<i>/time-degrees`: start and length of the times of each adjacency list.
+    pub const TIME_DEGREES: Self = Self(*b"TDEG");
+
     /// `manifest` of a graph with types: its node types and relations.
     pub const GRAPH: Self = Self(*b"GRPH");
     /// `manifest` of a member of such a graph: a node type or a relation.
@@ -101,15 +111,28 @@ impl FileKind {
 
     /// Whether readers need single pages of the payload.
     fn is_read_at_random(self) -> bool {
-        let whole =
-            [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES, Self::SCHEMA, Self::GRAPH, Self::MEMBER];
+        let whole = [
+            Self::MANIFEST,
+            Self::SPLIT,
+            Self::ASSIGNMENT,
+            Self::AGGREGATES,
+            Self::SCHEMA,
+            Self::TIME_AXIS,
+            Self::GRAPH,
+            Self::MEMBER,
+        ];
         !whole.contains(&self)
     }
 
-    /// The format version of new files of this kind: the one that introduced the kind. Readers of older versions so report that the file is
-    /// newer.
-    pub fn version(self) -> u32 {
-        if [Self::GRAPH, Self::MEMBER].contains(&self) { 2 } else { 1 }
+    /// The format version of a file of this kind with this meta: the one that introduced the kind, or the codec of adjacency lists. Readers
+    /// of older versions so report that the file is newer.
+    pub fn version(self, meta: &[u8]) -> u32 {
+        match self {
+            Self::GRAPH | Self::MEMBER => 2,
+            Self::TIME_AXIS | Self::TIMES | Self::TIME_DEGREES => 3,
+            Self::ROWS | Self::DEGREES if meta.first() == Some(&ROWS_BY_TIME) => 3,
+            _ => 1,
+        }
     }
 
     /// Payload bytes per checksum in new files of this kind.
@@ -188,7 +211,7 @@ impl Header {
         let meta_checksum = xxh3_64(&bytes[64..]);
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&self.kind.0);
-        bytes[12..16].copy_from_slice(&self.kind.version().to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.kind.version(&self.meta).to_le_bytes());
         bytes[16..24].copy_from_slice(&self.payload_offset.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes[32..36].copy_from_slice(&(self.meta.len() as u32).to_le_bytes());
@@ -237,13 +260,6 @@ impl Header {
         if found_kind != kind {
             return Err(FormatError::Kind { expected: kind.to_string(), found: found_kind.to_string() });
         }
-        let version = u32_at(fixed, 12);
-        invalid_if!(
-            version != kind.version(),
-            12,
-            "files of kind {kind} have format version {}, not {version}",
-            kind.version()
-        );
         let header = Self {
             kind,
             payload_offset,
@@ -263,7 +279,10 @@ impl Header {
             return Err(FormatError::Length { part: "meta", expected: payload_offset, found: prefix.len() as u64 });
         };
         FormatError::expect_checksum("meta", HEADER_BYTES as u64, u64_at(fixed, 40), xxh3_64(described))?;
-        Ok(Self { meta: prefix[HEADER_BYTES..meta_end as usize].to_vec(), ..header })
+        let meta = prefix[HEADER_BYTES..meta_end as usize].to_vec();
+        let (version, expected) = (u32_at(fixed, 12), kind.version(&meta));
+        invalid_if!(version != expected, 12, "files of kind {kind} have format version {expected}, not {version}");
+        Ok(Self { meta, ..header })
     }
 
     /// The digest of the file: the checksum of the header, which contains the other checksums.

@@ -35,6 +35,7 @@ pub mod rows;
 pub mod schema;
 mod span;
 pub mod splits;
+pub mod time_axis;
 
 pub use edge_part::EdgePart;
 pub use error::{FormatError, Result};

@@ -21,7 +21,7 @@ use crate::{
     container::{self, FileKind},
     error::invalid_if,
     features::FeatureLayout,
-    schema,
+    schema, time_axis,
 };
 pub use crate::{
     dtype::FeatureDtype,
@@ -348,6 +348,11 @@ impl Manifest {
     /// The files of chunks with this name.
     fn files_of_chunks(&self, name: &str) -> impl Iterator<Item = &FileEntry> {
         self.files.iter().filter(move |file| file.path.rsplit_once('/').is_some_and(|(_, file)| file == name))
+    }
+
+    /// Whether edges have times.
+    pub fn is_timed(&self) -> bool {
+        self.files.iter().any(|file| file.path == time_axis::FILE)
     }
 
     /// Whether the store has the file `schema`, with the names of features, classes and edge features.

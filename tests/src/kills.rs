@@ -241,6 +241,7 @@ pub fn ingest_jobs(inputs: &Path) -> Vec<Job> {
         ("with --tmp", &format!("edges.tsv {NODE_FILES} --chunks 2 --tmp FOLDER/tmp")),
         ("string ids", "string.tsv --ids string --chunks 2 --on-bad-line skip --train string.train"),
         ("sparse ids", "sparse.tsv --ids sparse --chunks 2 --on-bad-line skip --train sparse.train"),
+        ("times", "sparse.tsv --ids sparse --chunks 2 --on-bad-line skip --src 1 --dst 2 --time 3 --time-unit s"),
         ("string ids joined on disk", "joined.tsv --ids string --chunks 2 --memory 4MiB --edge-split 90/5/5"),
     ]
     .map(|(name, edges)| {

@@ -47,7 +47,7 @@ mod zip;
 mod tests;
 
 pub use columnar::{TableColumn, read_table};
-pub use columns::{EdgeColumnOptions, TableOptions};
+pub use columns::{EdgeColumnOptions, TableOptions, TimeColumn};
 pub use conversions::Conversion;
 pub use edges::{
     BadEdge, BlockId, Comments, EDGE_FEATURES_MAX, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, EndIds,

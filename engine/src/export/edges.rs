@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, types::Float32Type};
-use arrow_schema::{DataType, Schema};
-use grappa_formats::{DenseId, EdgePart, NodeId, manifest::ExternalIds};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, types::Float32Type};
+use arrow_schema::{DataType, Field, Schema};
+use grappa_formats::{DenseId, EdgePart, NodeId, manifest::ExternalIds, time_axis::TimeAxis};
 use grappa_io::{
     Error, Position, Result,
     blocks::{blocks_at_once, round_len, write_in_order},
@@ -44,7 +44,7 @@ const MEASURED_IDS: u64 = 1000;
 /// The columns of exported edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeColumns {
-    /// `source` and `target`, then `weight` and the features, if edges have them. An array has the ids only.
+    /// `source` and `target`, then `time`, `weight` and the features, if edges have them. An array has the ids only.
     All,
     /// The weight of each edge, f32.
     Weights,
@@ -81,9 +81,10 @@ struct EdgeTable<'a> {
     format: TableFormat,
     /// The ids of sources, and of targets.
     ids: Option<[IdColumn<'a>; 2]>,
+    times: Option<Arc<TimeAxis>>,
     weights: Option<ValueColumns>,
     features: Option<ValueColumns>,
-    /// Weights and features of an edge.
+    /// Weights and features of an edge, and two for its time.
     width: u64,
     schema: Arc<Schema>,
 }
@@ -112,6 +113,10 @@ impl<'a> EdgeTable<'a> {
             true => Some([column(store.source_ids())?, column(store.ids())?]),
             false => None,
         };
+        let times = match has_ids && format != TableFormat::Npy {
+            true => store.time_axis()?.cloned(),
+            false => None,
+        };
         let weights = has_weights.then(|| ValueColumns::Named(vec!["weight".to_owned()]));
         let names = store.schema()?.edge_feature_names();
         let features = has_features.then(|| match format {
@@ -123,9 +128,10 @@ impl<'a> EdgeTable<'a> {
         let ends =
             ids.iter().flat_map(|[sources, targets]| [sources.field("source"), repeating(targets.field("target"))]);
         let values = weights.iter().chain(&features).flat_map(|columns| columns.fields(&DataType::Float32));
-        let schema = Arc::new(Schema::new(ends.chain(values).collect::<Vec<_>>()));
-        let width = u64::from(has_weights) + u64::from(dim);
-        Ok(Self { store, part, edges, columns, format, ids, weights, features, width, schema })
+        let time = times.iter().map(|_| Field::new("time", DataType::Int64, false));
+        let schema = Arc::new(Schema::new(ends.chain(time).chain(values).collect::<Vec<_>>()));
+        let width = u64::from(has_weights) + u64::from(dim) + 2 * u64::from(times.is_some());
+        Ok(Self { store, part, edges, columns, format, ids, times, weights, features, width, schema })
     }
 
     /// Bytes of an edge, if the table is an array.
@@ -223,6 +229,9 @@ impl<'a> EdgeTable<'a> {
     /// The edges of a span.
     fn batch(&self, span: &Span) -> Result<RecordBatch> {
         let mut columns = self.values(span)?;
+        if let Some(axis) = &self.times {
+            columns.insert(0, self.times_of(axis, span)?);
+        }
         if let Some(ids) = &self.ids {
             columns.splice(..0, self.ends(ids, span)?);
         }
@@ -254,6 +263,25 @@ impl<'a> EdgeTable<'a> {
         let sources: Vec<NodeId> = sources.into_iter().map(NodeId).collect();
         let targets = self.store.ids().dense_ids(&targets)?.into_iter().map(DenseId);
         Ok([source_ids.node_ids(&sources)?, target_ids.repeated(targets.zip(edges))?])
+    }
+
+    /// The times of the edges of a span.
+    fn times_of(&self, axis: &TimeAxis, span: &Span) -> Result<ArrayRef> {
+        let lists = span.chunk.times().ok_or_else(|| damaged(self.store, "edges have no times".into()))?;
+        let mut positions = Vec::with_capacity(span.edges as usize);
+        let (mut skipped, mut left) = (span.skipped, span.edges);
+        for list in lists.range(span.row..span.row_end) {
+            let list = list?;
+            let count = list.degree().saturating_sub(skipped).min(left);
+            let wanted: Vec<u64> = (skipped..skipped + count).collect();
+            list.get_many(&wanted, &mut positions);
+            left -= count;
+            skipped = 0;
+        }
+        if left > 0 {
+            return Err(damaged(self.store, "there are more edges than times".into()));
+        }
+        Ok(Arc::new(positions.into_iter().map(|position| axis.time(position)).collect::<Int64Array>()))
     }
 
     /// The weights and the features of the edges of a span.

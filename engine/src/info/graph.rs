@@ -8,8 +8,8 @@ use grappa_storage::{Graph, Store};
 use serde::Serialize;
 
 use super::{
-    AggregatesInfo, EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, aggregates, bytes, bytes_beside_members,
-    edge_features_info, features_info, ids_name, labels_name, recipe_json, self_loops_name, splits_info,
+    AggregatesInfo, EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, TimesInfo, aggregates, bytes, bytes_beside_members,
+    edge_features_info, features_info, ids_name, labels_name, recipe_json, self_loops_name, splits_info, times_info,
 };
 
 /// The description of a graph. Field names are the keys of the JSON object that `grappa-store info --json` prints.
@@ -89,6 +89,8 @@ pub struct RelationInfo {
     pub rejected: u64,
     /// Whether edges have weights.
     pub weighted: bool,
+    /// The times of edges, if they have any.
+    pub times: Option<TimesInfo>,
     /// The features of edges, if they have any.
     pub edge_features: Option<EdgeFeaturesInfo>,
     /// Whether each edge was stored in both directions.
@@ -127,6 +129,7 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
             edges_read,
             rejected,
             weighted,
+            times: times_info(store, |_| file_bytes.times)?,
             edge_features: edge_features_info(store, &file_bytes),
             undirected: edge_options.undirected,
             dedup: edge_options.dedup,

@@ -52,6 +52,12 @@ use self::{placement::Placement, slice::SliceChunks};
 /// error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn place(graph: &Graph, options: &PlaceOptions, progress: &dyn Progress) -> Result<Placed> {
     workers::check_threads(options.threads)?;
+    if let Some(timed) = graph.relations().iter().find(|relation| relation.is_timed()) {
+        return Err(Error::conflict(
+            format!("{}: edges have times, and slices of such graphs are not written", timed.path().display()),
+            "use the whole store, or ingest the edges without --time",
+        ));
+    }
     let slice = SliceChunks::new(graph, options)?;
     let placements = slice.members(graph).into_iter().map(|member| Placement::new(member, options, progress));
     let placements = placements.collect::<Result<Vec<_>>>()?;

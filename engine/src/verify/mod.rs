@@ -21,7 +21,9 @@ mod aggregates;
 mod assignments;
 mod check;
 mod graph;
+mod in_payload;
 mod rows;
+mod times;
 
 use std::{fs, ops::Range, path::Path, sync::PoisonError};
 
@@ -34,6 +36,7 @@ use grappa_formats::{
     manifest::{ExternalIds, FeatureSource, FeatureSpec, FileEntry, Manifest, Sources},
     permutation_table::{ENTRY_BYTES, PermutationTable, PermutationTableMeta},
     splits,
+    time_axis::TimeAxis,
 };
 use grappa_io::{
     Error, Result,
@@ -51,6 +54,7 @@ use self::{
     assignments::is_assignment,
     check::{RELEASE_BYTES, StoreCheck, entry_of},
     rows::RowsCheck,
+    times::TimesFiles,
 };
 
 /// Checks the store or the graph at `path` on `threads` threads.
@@ -132,6 +136,8 @@ impl StoreCheck<'_> {
         let sources = manifest.source_map().unwrap_or_else(|| chunks.clone());
         let ends = EndChunks { destinations: &chunks, sources: &sources };
         let required = files::required(manifest);
+        // A problem with the file is reported here.
+        let axis = self.time_axis(manifest);
         let mut parts: Vec<WorkUnit<'_>> = (0..)
             .map(ChunkId)
             .zip(&manifest.chunks)
@@ -162,7 +168,7 @@ impl StoreCheck<'_> {
         self.progress.stage("verifying", Some(total));
         workers::for_each(threads, &parts, |part| {
             match part {
-                WorkUnit::Chunk(chunk) => self.chunk(manifest, ends, chunk),
+                WorkUnit::Chunk(chunk) => self.chunk(manifest, ends, chunk, axis.as_ref()),
                 WorkUnit::Halo(chunk) => {
                     let span = ChunkSpan::for_chunk(&chunks, chunk);
                     self.stored_features(manifest, span);
@@ -207,15 +213,29 @@ impl StoreCheck<'_> {
         })
     }
 
-    fn chunk(&self, manifest: &Manifest, ends: EndChunks<'_>, chunk: ChunkId) {
+    /// The points in time of edges. None if they have no times, or the file is damaged.
+    fn time_axis(&self, manifest: &Manifest) -> Option<TimeAxis> {
+        let mut axis = None;
+        self.content(manifest, files::TIME_AXIS, |file| {
+            let payload = file.read_payload()?;
+            axis = Some(TimeAxis::from_payload(file.header(), &payload).map_err(Error::format(file.path()))?);
+            Ok(())
+        });
+        axis
+    }
+
+    fn chunk(&self, manifest: &Manifest, ends: EndChunks<'_>, chunk: ChunkId, axis: Option<&TimeAxis>) {
         let span = ChunkSpan::for_chunk(ends.destinations, chunk);
         for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
-            let [edges, degrees, weights, features] = ["edges", "degrees", "weights", files::EDGE_FEATURES]
-                .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));
+            let listed = |name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name)));
+            let [edges, degrees, weights, features] = ["edges", "degrees", "weights", files::EDGE_FEATURES].map(listed);
+            let [times, time_degrees] = [files::TIMES, files::TIME_DEGREES].map(listed);
             if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
                 let rows = RowsCheck { check: self, manifest, sources: ends.sources, span, part };
                 let edge_values: Vec<_> = weights.iter().chain(&features).collect();
-                rows.run(edges, degrees, &edge_values);
+                let times = times.as_ref().zip(time_degrees.as_ref()).zip(axis);
+                let times = times.map(|((times, degrees), axis)| TimesFiles { times, degrees, axis });
+                rows.run(edges, degrees, times, &edge_values);
             }
         }
         self.stored_features(manifest, span);

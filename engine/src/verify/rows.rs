@@ -5,7 +5,7 @@ use grappa_formats::{
     chunks::ChunkMap,
     edge_rows::{EdgeRows, EdgeRowsMeta},
     manifest::{Manifest, SelfLoops},
-    rows::{ChunkDegrees, RowSizes, Rows, RowsMeta, RowsPart},
+    rows::{ChunkDegrees, RowCodec, RowSizes, Rows, RowsMeta, RowsPart},
 };
 use grappa_io::{
     Error, Result,
@@ -14,7 +14,11 @@ use grappa_io::{
 };
 use grappa_storage::{Store, expect_adjacency, files};
 
-use super::check::{RELEASE_BYTES, StoreCheck};
+use super::{
+    check::{RELEASE_BYTES, StoreCheck},
+    in_payload::in_payload,
+    times::{CheckedTimes, TimesFiles},
+};
 
 /// Edges between two reports of progress.
 const PROGRESS_EDGES: u64 = 1 << 18;
@@ -31,18 +35,7 @@ pub(super) fn halo_degrees(manifest: &Manifest, span: ChunkSpan, file: &Containe
 
 /// The number of self-loops in the adjacency list of a node.
 fn loops(node: u64, sources: &[u64]) -> usize {
-    let from = sources.partition_point(|&source| source < node);
-    sources[from..].iter().take_while(|&&source| source == node).count()
-}
-
-/// The error about a payload, with the offset in the file.
-fn in_payload(file: &ContainerFile, error: &FormatError) -> Error {
-    let problem = match error {
-        FormatError::Invalid { problem, .. } => problem.clone(),
-        other => other.to_string(),
-    };
-    let offset = file.header().payload_offset + error.offset();
-    Error::format(file.path())(FormatError::invalid(offset, problem))
+    sources.iter().filter(|&&source| source == node).count()
 }
 
 /// The adjacency lists of a chunk whose checksums are right.
@@ -58,8 +51,14 @@ pub(super) struct RowsCheck<'a> {
 
 impl RowsCheck<'_> {
     /// Checks the adjacency lists, and the files with a row for each edge.
-    pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, edge_values: &[&ContainerFile]) {
-        if let Err(error) = self.rows(edges, degrees, edge_values) {
+    pub fn run(
+        &self,
+        edges: &ContainerFile,
+        degrees: &ContainerFile,
+        times: Option<TimesFiles<'_>>,
+        edge_values: &[&ContainerFile],
+    ) {
+        if let Err(error) = self.rows(edges, degrees, times, edge_values) {
             // The error names the file that it is about.
             let name = match &error {
                 Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
@@ -70,12 +69,22 @@ impl RowsCheck<'_> {
         }
     }
 
-    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, edge_values: &[&ContainerFile]) -> Result<()> {
+    fn rows(
+        &self,
+        edges: &ContainerFile,
+        degrees: &ContainerFile,
+        times: Option<TimesFiles<'_>>,
+        edge_values: &[&ContainerFile],
+    ) -> Result<()> {
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
         expect_adjacency(&meta, self.span, self.sources.nodes()).map_err(Error::format(edges.path()))?;
         if degrees.header().meta != edges.header().meta {
             let problem = "the file describes other rows than the chunk's `edges`";
             return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
+        }
+        if (meta.codec == RowCodec::ByTime) != self.manifest.is_timed() {
+            let problem = "lists are in the order of time if edges have times, and only then";
+            return Err(Error::format(edges.path())(FormatError::invalid(64, problem)));
         }
         let entry = &self.manifest.chunks[self.span.chunk.0 as usize];
         if self.part == EdgePart::Graph && meta.edges != entry.edges {
@@ -88,6 +97,9 @@ impl RowsCheck<'_> {
         let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked())
             .map_err(Error::format(edges.path()))?;
 
+        let times = times.map(|files| files.check(self.span)).transpose()?;
+        let lists_of_times = times.as_ref().map(CheckedTimes::rows).transpose()?;
+        let (mut positions, mut wrong_times) = (Vec::new(), None);
         let mut bucket_edges = vec![0u64; self.sources.chunks() as usize];
         let mut wrong_row = None;
         let (mut released, mut reported) = (0, 0);
@@ -96,6 +108,9 @@ impl RowsCheck<'_> {
             self.count(sources, &mut bucket_edges);
             if wrong_row.is_none() {
                 wrong_row = self.wrong_row(row, sources).map(|problem| (row, problem));
+            }
+            if let (Some(times), Some(lists), None) = (&times, &lists_of_times, &wrong_times) {
+                wrong_times = times.problem(lists, row, sources, &mut positions);
             }
             edges_seen += sources.len() as u64;
             if edges_seen - reported >= PROGRESS_EDGES {
@@ -117,6 +132,9 @@ impl RowsCheck<'_> {
             };
             in_payload(file, &problem.error)
         })?;
+        if let Some(error) = wrong_times {
+            return Err(error);
+        }
         if let Some((row, problem)) = wrong_row {
             let offset = edges.header().payload_offset + rows.locate(row).extent().start;
             return Err(Error::format(edges.path())(FormatError::invalid(offset, problem)));
@@ -138,8 +156,8 @@ impl RowsCheck<'_> {
         let mut rest = sources;
         while let Some(&first) = rest.first() {
             let chunk = self.sources.chunk_of(NodeId(first));
-            let end = self.sources.range(chunk).end;
-            let here = rest.iter().take_while(|&&source| source < end).count();
+            let range = self.sources.range(chunk);
+            let here = rest.iter().take_while(|source| range.contains(source)).count();
             bucket_edges[chunk.0 as usize] += here as u64;
             rest = &rest[here..];
         }
@@ -156,7 +174,7 @@ impl RowsCheck<'_> {
             ));
         }
         if self.part != EdgePart::Graph {
-            if options.undirected && sources.last().is_some_and(|&source| source > node) {
+            if options.undirected && sources.iter().any(|&source| source > node) {
                 return Some(format!(
                     "{} has an edge for {} from a later node, but each edge is listed once, at the later node",
                     self.name(node),

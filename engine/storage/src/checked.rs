@@ -11,7 +11,7 @@ use std::{ops::Range, path::Path};
 
 use grappa_formats::{
     edge_rows::{ANCHOR_ROWS, EdgeRows, EdgeRowsMeta},
-    rows::{LINE_BYTES, LINE_ROWS, Row, RowCodec, RowPlace, Rows, RowsMeta},
+    rows::{LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
 };
 use grappa_io::{Error, Result, container::MappedPayload, prefetch::prefetch};
 
@@ -53,7 +53,7 @@ impl<'a> CheckedAdjacency<'a> {
         self.rows.meta.edges
     }
 
-    /// The adjacency list of a row: its sources, ascending.
+    /// The adjacency list of a row: its sources, ascending, or in the order of time if edges have times.
     ///
     /// # Panics
     /// If there is no such row.
@@ -153,7 +153,7 @@ impl<'a> CheckedAdjacency<'a> {
 
     /// Whether in-degrees are at the start of adjacency lists, and not in the directory.
     pub(super) fn has_degrees_in_rows(&self) -> bool {
-        !matches!(self.meta().codec, RowCodec::EliasFano)
+        !self.meta().codec.has_degrees_in_directory()
     }
 
     /// Checks everything that reading the in-degrees of these rows touches.

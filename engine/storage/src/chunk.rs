@@ -1,11 +1,11 @@
 //! The mapped adjacency lists of one chunk.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, EdgePart, FormatError,
     edge_rows::{EdgeRows, EdgeRowsMeta},
-    rows::{ChunkDegrees, RowSizes, Rows, RowsMeta},
+    rows::{ChunkDegrees, RowCodec, RowSizes, Rows, RowsMeta},
 };
 use grappa_io::{
     Error, Result,
@@ -39,6 +39,57 @@ pub struct AdjacencyFiles {
     pub meta: RowsMeta,
     /// Sizes of adjacency lists by degree.
     pub sizes: Arc<RowSizes>,
+    /// The times of edges, as lists of positions on the [axis](Store::time_axis).
+    pub times: Option<TimeFiles>,
+}
+
+/// The open files of the times of a chunk's edges.
+#[derive(Debug)]
+pub struct TimeFiles {
+    /// The encoded lists of positions.
+    pub times: ContainerFile,
+    /// The length and the place of each list.
+    pub degrees: ContainerFile,
+    /// How the lists are laid out.
+    pub meta: RowsMeta,
+}
+
+impl TimeFiles {
+    /// Opens the times of the lists that `edges` describes.
+    fn open(store: &Store, span: ChunkSpan, part: EdgePart, edges: &RowsMeta) -> Result<Option<Self>> {
+        let Some(axis) = store.time_axis()? else { return Ok(None) };
+        let [times, degrees] =
+            [files::TIMES, files::TIME_DEGREES].map(|name| store.file(&files::of_chunk(span.chunk, &part.file(name))));
+        let (times, degrees) = (times?, degrees?);
+        let meta = decode_pair(&times, &degrees, "times")?;
+        let (found, expected) = ((meta.codec, meta.edges), (RowCodec::EliasFano, edges.edges));
+        expect_adjacency(&meta, span, axis.positions()).map_err(Error::format(times.path()))?;
+        if found != expected {
+            let problem =
+                format!("expected {} times in Elias-Fano code, found {}; were files swapped?", expected.1, found.1);
+            return Err(Error::format(times.path())(FormatError::invalid(64, problem)));
+        }
+        Ok(Some(Self { times, degrees, meta }))
+    }
+}
+
+/// The meta of two files, which is the same. `name` is the name of the first one.
+fn decode_pair(lists: &ContainerFile, degrees: &ContainerFile, name: &str) -> Result<RowsMeta> {
+    let meta = RowsMeta::decode(&lists.header().meta).map_err(Error::format(lists.path()))?;
+    if degrees.header().meta != lists.header().meta {
+        let problem = format!("the file describes other adjacency lists than the chunk's `{name}`");
+        return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
+    }
+    for (file, part, expected) in [
+        (lists, "the adjacency lists", meta.edges_payload_bytes()),
+        (degrees, "the directory of adjacency lists", meta.degrees_payload_bytes()),
+    ] {
+        let found = file.header().payload_bytes;
+        if found != expected {
+            return Err(Error::format(file.path())(FormatError::Length { part, expected, found }));
+        }
+    }
+    Ok(meta)
 }
 
 impl AdjacencyFiles {
@@ -49,23 +100,16 @@ impl AdjacencyFiles {
 
     fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, weights: bool) -> Result<Self> {
         let edges = store.file(&files::of_chunk(span.chunk, &part.file("edges")))?;
-        let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
-        expect_adjacency(&meta, span, store.source_nodes()).map_err(Error::format(edges.path()))?;
         let degrees = store.file(&files::of_chunk(span.chunk, &part.file("degrees")))?;
-        if degrees.header().meta != edges.header().meta {
-            let problem = "the file describes other adjacency lists than the chunk's `edges`";
-            return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
-        }
-        for (file, part, expected) in [
-            (&edges, "the adjacency lists", meta.edges_payload_bytes()),
-            (&degrees, "the directory of adjacency lists", meta.degrees_payload_bytes()),
-        ] {
-            let found = file.header().payload_bytes;
-            if found != expected {
-                return Err(Error::format(file.path())(FormatError::Length { part, expected, found }));
-            }
+        let meta = decode_pair(&edges, &degrees, "edges")?;
+        expect_adjacency(&meta, span, store.source_nodes()).map_err(Error::format(edges.path()))?;
+        if (meta.codec == RowCodec::ByTime) != store.is_timed() {
+            let order = if store.is_timed() { "the order of time" } else { "ascending order" };
+            let problem = format!("the sources of adjacency lists are not in {order}, as the manifest implies");
+            return Err(Error::format(edges.path())(FormatError::invalid(64, problem)));
         }
         Ok(Self {
+            times: TimeFiles::open(store, span, part, &meta)?,
             edges,
             degrees,
             weights: weights.then(|| edge_rows(store, span, &part.file("weights"))).transpose()?,
@@ -143,6 +187,46 @@ pub struct Chunk {
     degrees: MappedPayload,
     weights: Option<MappedPayload>,
     edge_features: Option<MappedPayload>,
+    times: Option<MappedTimes>,
+}
+
+/// The mapped times of a chunk's edges.
+#[derive(Debug)]
+struct MappedTimes {
+    meta: RowsMeta,
+    sizes: RowSizes,
+    times: MappedPayload,
+    degrees: MappedPayload,
+}
+
+impl MappedTimes {
+    fn new(files: &TimeFiles, access: Access) -> Result<Self> {
+        let mapped = Self {
+            meta: files.meta,
+            sizes: RowSizes::from_meta(&files.meta),
+            times: MappedPayload::new(&files.times, access)?,
+            degrees: MappedPayload::new(&files.degrees, access)?,
+        };
+        mapped.try_rows().map_err(Error::format(files.times.path()))?;
+        Ok(mapped)
+    }
+
+    fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {
+        Rows::new(&self.meta, &self.sizes, self.times.unchecked(), self.degrees.unchecked())
+    }
+
+    /// The lists of positions.
+    fn rows(&self) -> CheckedAdjacency<'_> {
+        let rows = self.try_rows().expect("checked when opened");
+        CheckedAdjacency { rows, edges: &self.times, degrees: &self.degrees }
+    }
+
+    fn release_rows(&self, first: u64, last: u64) {
+        let rows = self.try_rows().expect("checked when opened");
+        self.times.release(rows.locate(first).extent().start..rows.locate(last).extent().end);
+        let (first, last) = (rows.directory_line(first), rows.directory_line(last));
+        self.degrees.release(first.start as u64..last.end as u64);
+    }
 }
 
 impl Store {
@@ -202,7 +286,7 @@ impl Store {
 
 impl Chunk {
     fn open(store: &Store, span: ChunkSpan, part: EdgePart, access: Access) -> Result<Self> {
-        let AdjacencyFiles { edges, degrees, weights, meta: rows_meta, sizes } =
+        let AdjacencyFiles { edges, degrees, weights, meta: rows_meta, sizes, times } =
             AdjacencyFiles::open_part(store, span, part, store.manifest().weighted)?;
         let features = store.edge_features();
         let features = features.map(|_| Ok(edge_rows(store, span, &part.file(files::EDGE_FEATURES))?.0));
@@ -215,6 +299,7 @@ impl Chunk {
             degrees: MappedPayload::new(&degrees, access)?,
             weights: weights.map(|(file, _)| MappedPayload::new(&file, access)).transpose()?,
             edge_features: features.map(|file| MappedPayload::new(&file, access)).transpose()?,
+            times: times.map(|files| MappedTimes::new(&files, access)).transpose()?,
         };
         // The accessors below expect the decoders to succeed, so they are tried once here.
         chunk.try_rows().map_err(Error::format(edges.path()))?;
@@ -229,6 +314,11 @@ impl Chunk {
         self.span
     }
 
+    /// The path of the file with the adjacency lists, for errors.
+    pub fn path(&self) -> &Path {
+        self.edges.path()
+    }
+
     /// The adjacency lists of its nodes. Takes some nanoseconds, so call it once and not per node.
     pub fn rows(&self) -> CheckedAdjacency<'_> {
         CheckedAdjacency { rows: self.unchecked_rows(), edges: &self.edges, degrees: &self.degrees }
@@ -237,6 +327,11 @@ impl Chunk {
     /// The weights of its edges, if the graph is weighted.
     pub fn weights(&self) -> Option<CheckedEdgeRows<'_>> {
         self.weights.as_ref().map(checked_rows)
+    }
+
+    /// The times of its edges, if edges have times: for each adjacency list the positions on the [axis](Store::time_axis), ascending.
+    pub fn times(&self) -> Option<CheckedAdjacency<'_>> {
+        self.times.as_ref().map(MappedTimes::rows)
     }
 
     /// The features of its edges, if edges have features.
@@ -280,6 +375,7 @@ impl Chunk {
                 file.release(first.start..last.end);
             }
         }
+        self.times.iter().for_each(|times| times.release_rows(first, last));
         let (first, last) = (rows.directory_line(first), rows.directory_line(last));
         self.degrees.release(first.start as u64..last.end as u64);
     }
@@ -336,7 +432,8 @@ impl Chunk {
     /// Releases the memory of all adjacency lists, weights and edge features that were read.
     pub fn release_all_rows(&self) {
         let features = self.edge_features.iter();
-        self.row_files(true).chain(features).for_each(|file| file.release_all());
+        let times = self.times.iter().flat_map(|files| [&files.times, &files.degrees]);
+        self.row_files(true).chain(features).chain(times).for_each(|file| file.release_all());
     }
 
     /// Total length of the files of adjacency lists, and of weights if `weights` is true, in bytes.

@@ -8,7 +8,7 @@ use grappa_formats::{
     aggregates::AggregateKind,
     container::FileKind,
     manifest::{ExternalIds, FileEntry, Manifest, PermutationSpec, Sources},
-    schema,
+    schema, time_axis,
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, durable::TEMPORARY};
 
@@ -26,6 +26,12 @@ pub const DICTIONARY: &str = "ids/dictionary";
 pub const PERMUTATION: &str = "ids/order";
 /// The names of features, classes and edge features.
 pub const SCHEMA: &str = schema::FILE;
+/// The points in time of edges.
+pub const TIME_AXIS: &str = time_axis::FILE;
+/// The name of a chunk's file of times of edges.
+pub const TIMES: &str = "times";
+/// The name of the directory of that file.
+pub const TIME_DEGREES: &str = "time-degrees";
 
 /// The folder of pre-aggregated features.
 pub const AGGREGATES: &str = "aggregates";
@@ -105,6 +111,7 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
         return match path {
             MANIFEST => Some(FileKind::MANIFEST),
             SCHEMA => Some(FileKind::SCHEMA),
+            TIME_AXIS => Some(FileKind::TIME_AXIS),
             _ => None,
         };
     };
@@ -130,6 +137,8 @@ fn kind_of_edges(part: EdgePart, name: &str) -> Option<FileKind> {
         ("degrees", FileKind::DEGREES),
         ("weights", FileKind::WEIGHTS),
         (EDGE_FEATURES, FileKind::EDGE_FEATURES),
+        (TIMES, FileKind::TIMES),
+        (TIME_DEGREES, FileKind::TIME_DEGREES),
     ];
     kinds.into_iter().find_map(|(of_graph, kind)| (part.file(of_graph) == name).then_some(kind))
 }
@@ -146,7 +155,7 @@ pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
 }
 
 /// The files that a store with this manifest must have, and their kinds. Of the list of files in the manifest, only the optional
-/// schema, edge features and the optional parts of the edges are used.
+/// schema, axis of time, edge features and the optional parts of the edges are used.
 pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     let mut names = Vec::new();
     for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
@@ -158,6 +167,9 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
         }
         if manifest.has_edge_features() {
             names.push(part.file(EDGE_FEATURES));
+        }
+        if manifest.is_timed() {
+            names.extend([TIMES, TIME_DEGREES].map(|name| part.file(name)));
         }
     }
     if manifest.stored_features().is_some() {
@@ -190,6 +202,9 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     }
     if manifest.has_schema() {
         paths.push(SCHEMA.to_owned());
+    }
+    if manifest.is_timed() {
+        paths.push(TIME_AXIS.to_owned());
     }
     paths
         .into_iter()
@@ -281,6 +296,9 @@ mod tests {
             ("schema", FileKind::SCHEMA),
             ("chunk-0/edges", FileKind::ROWS),
             ("chunk-17/labels", FileKind::LABELS),
+            ("time-axis", FileKind::TIME_AXIS),
+            ("chunk-0/times", FileKind::TIMES),
+            ("chunk-1/val-time-degrees", FileKind::TIME_DEGREES),
             ("chunk-3/val-edges", FileKind::ROWS),
             ("chunk-3/test-degrees", FileKind::DEGREES),
             ("splits/val.roaring", FileKind::SPLIT),

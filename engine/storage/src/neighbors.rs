@@ -26,7 +26,7 @@ impl Store {
 }
 
 impl Neighbors<'_> {
-    /// The sources of the edges into `node`, in ascending order.
+    /// The sources of the edges into `node`, in ascending order, or in the order of time if edges have times.
     ///
     /// # Errors
     /// If the store is a slice that lacks the node's chunk, or its files are damaged.

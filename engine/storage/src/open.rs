@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
 };
 
@@ -19,6 +19,7 @@ use grappa_formats::{
     rows::{RowCodec, RowSizes},
     schema::Schema,
     splits,
+    time_axis::TimeAxis,
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, regular, text, workers};
 use roaring::RoaringTreemap;
@@ -55,8 +56,16 @@ pub struct Store {
     assignment: Assignment,
     ids: Arc<StoreIds>,
     source_ids: Arc<StoreIds>,
-    elias_fano_sizes: Arc<RowSizes>,
-    gap_sizes: Arc<RowSizes>,
+    sizes: SharedSizes,
+    time_axis: OnceLock<Arc<TimeAxis>>,
+}
+
+/// The sizes of adjacency lists in each code, once they are needed.
+#[derive(Debug, Default)]
+struct SharedSizes {
+    elias_fano: OnceLock<Arc<RowSizes>>,
+    gap: OnceLock<Arc<RowSizes>>,
+    by_time: OnceLock<Arc<RowSizes>>,
 }
 
 impl Store {
@@ -102,8 +111,8 @@ impl Store {
             chunks: manifest.chunk_map(),
             ids,
             source_ids,
-            elias_fano_sizes: Arc::new(RowSizes::new(true, sources.nodes())),
-            gap_sizes: Arc::new(RowSizes::new(false, sources.nodes())),
+            sizes: SharedSizes::default(),
+            time_axis: OnceLock::new(),
             sources,
             manifest,
         })
@@ -275,10 +284,34 @@ impl Store {
 
     /// The sizes of adjacency lists by degree with this codec. All chunks share them.
     pub(super) fn row_sizes(&self, codec: RowCodec) -> Arc<RowSizes> {
-        Arc::clone(match codec {
-            RowCodec::EliasFano => &self.elias_fano_sizes,
-            RowCodec::Gap(_) => &self.gap_sizes,
-        })
+        let shared = match codec {
+            RowCodec::EliasFano => &self.sizes.elias_fano,
+            RowCodec::Gap(_) => &self.sizes.gap,
+            RowCodec::ByTime => &self.sizes.by_time,
+        };
+        shared.get_or_init(|| Arc::new(RowSizes::new(codec, self.sources.nodes()))).clone()
+    }
+
+    /// Whether edges have times. Adjacency lists are then in the order of time.
+    pub fn is_timed(&self) -> bool {
+        self.manifest.is_timed()
+    }
+
+    /// The points in time of edges, if they have times. The first call reads and checks the file, whose table may have 8 bytes per edge.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is damaged.
+    pub fn time_axis(&self) -> Result<Option<&Arc<TimeAxis>>> {
+        if !self.is_timed() {
+            return Ok(None);
+        }
+        if let Some(axis) = self.time_axis.get() {
+            return Ok(Some(axis));
+        }
+        let file = self.file(files::TIME_AXIS)?;
+        let payload = file.read_payload()?;
+        let axis = TimeAxis::from_payload(file.header(), &payload).map_err(Error::format(file.path()))?;
+        Ok(Some(self.time_axis.get_or_init(|| Arc::new(axis))))
     }
 
     /// Opens a file that the manifest lists, and checks its header again.

@@ -90,6 +90,7 @@ impl SizeEstimator {
         directory
             + match codec {
                 RowCodec::EliasFano => self.elias_fano_bits,
+                RowCodec::ByTime => unreachable!("the order of a chunk's rows is not chosen by their size"),
                 RowCodec::Gap(code) => {
                     let first = if code.first_is_relative { &self.first_relative } else { &self.first_absolute };
                     self.gap_fixed_bits

@@ -58,6 +58,12 @@ impl Shape {
         }
     }
 
+    /// The layout of a row whose sources are stored whole, in any order.
+    #[inline(always)]
+    pub(super) fn whole(source_max: u64) -> Self {
+        Self { upper_bits: 0, low_bits: bit_length(source_max).max(1) as u8, hint_bits: 0 }
+    }
+
     /// The size of the hints of a row in bits.
     #[inline(always)]
     fn all_hint_bits(self, degree: u64) -> u64 {
@@ -84,10 +90,9 @@ fn hints(degree: u64) -> u64 {
     degree.saturating_sub(1) / HINT_EVERY
 }
 
-/// Appends a row: ascending `sources` of at most `source_max`.
-pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) {
+/// Appends a row in the layout `shape`. Unless it stores them whole, `sources` ascend.
+pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], shape: Shape) {
     let degree = sources.len() as u64;
-    let shape = Shape::for_degree(degree, source_max);
     let (low_bits, hint_bits) = (u32::from(shape.low_bits), u32::from(shape.hint_bits));
     writer.write(shape.row_bits(degree), |cursor| {
         if shape.upper_bits > 0 {

@@ -59,13 +59,19 @@ impl RowsEncoder {
     /// Appends the next row, which may be empty.
     ///
     /// # Panics
-    /// If `sources` do not ascend or are not all below the universe, or there are more rows than nodes.
+    /// If `sources` do not ascend, unless they are in the order of time, or are not all below the universe, or there are more rows than nodes.
     pub fn push(&mut self, sources: &[u64]) {
         let node = self.first_node + self.directory.rows;
         assert!(node < NODES_MAX, "the row of node {node}");
-        assert!(sources.is_sorted(), "the sources of node {node} do not ascend");
+        let source_max = match self.codec {
+            RowCodec::ByTime => sources.iter().max(),
+            RowCodec::EliasFano | RowCodec::Gap(_) => {
+                assert!(sources.is_sorted(), "the sources of node {node} do not ascend");
+                sources.last()
+            }
+        };
         assert!(
-            sources.last().is_none_or(|&source| source < self.universe),
+            source_max.is_none_or(|&source| source < self.universe),
             "a source of node {node} is not below {}",
             self.universe
         );
@@ -73,9 +79,10 @@ impl RowsEncoder {
         let start = self.rows.bits();
         let source_max = self.universe.saturating_sub(1);
         let code = match &self.codec {
-            RowCodec::EliasFano => {
-                elias_fano::encode(&mut self.rows, sources, source_max);
-                sources.len() as u64
+            codec @ (RowCodec::EliasFano | RowCodec::ByTime) => {
+                let degree = sources.len() as u64;
+                elias_fano::encode(&mut self.rows, sources, codec.shape(degree, source_max));
+                degree
             }
             RowCodec::Gap(code) => gap::encode(&mut self.rows, code, node, sources, source_max),
         };

@@ -3,9 +3,15 @@
 use super::{
     bits::PADDING_BYTES,
     directory::directory_bytes,
+    elias_fano::Shape,
     gap::{BLOCK, GapCode},
 };
-use crate::{FormatError, NODES_MAX, Result, chunks::ChunkMap, container::HEADER_BYTES, error::invalid_if};
+use crate::{
+    FormatError, NODES_MAX, Result,
+    chunks::ChunkMap,
+    container::{HEADER_BYTES, ROWS_BY_TIME},
+    error::invalid_if,
+};
 
 /// Offset of the meta in the file.
 const META_AT: u64 = HEADER_BYTES as u64;
@@ -17,13 +23,44 @@ pub enum RowCodec {
     EliasFano,
     /// Gaps and runs.
     Gap(GapCode),
+    /// Sources in the order of the times of their edges, as whole numbers. They do not ascend.
+    ByTime,
+}
+
+impl RowCodec {
+    /// Whether the directory has degrees. Otherwise it has sizes, and the rows have their degrees.
+    pub fn has_degrees_in_directory(self) -> bool {
+        match self {
+            Self::EliasFano | Self::ByTime => true,
+            Self::Gap(_) => false,
+        }
+    }
+
+    /// The size in bits of a row whose number in the directory is `number`.
+    #[inline(always)]
+    pub(super) fn row_bits(self, number: u64, source_max: u64) -> u64 {
+        match self {
+            Self::Gap(_) => number,
+            Self::EliasFano | Self::ByTime => self.shape(number, source_max).row_bits(number),
+        }
+    }
+
+    /// The layout of a row of `degree` sources. Gap code has none.
+    #[inline(always)]
+    pub(super) fn shape(self, degree: u64, source_max: u64) -> Shape {
+        match self {
+            Self::EliasFano => Shape::for_degree(degree, source_max),
+            Self::ByTime => Shape::whole(source_max),
+            Self::Gap(_) => Shape::default(),
+        }
+    }
 }
 
 /// The meta of the files `edges` and `degrees` of a chunk, the same in both.
 ///
 /// ```text
 /// offset  bytes  content
-///      0      1  codec: 0 Elias-Fano, 1 gap
+///      0      1  codec: 0 Elias-Fano, 1 gap, 2 by time
 ///      1      1  gap: 1 if first sources are relative to their row's node; otherwise 0
 ///      2      4  gap: Exp-Golomb parameters of first sources, degrees, gaps, run lengths; otherwise 0
 ///      6      2  0
@@ -60,6 +97,7 @@ impl RowsMeta {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = match self.codec {
             RowCodec::EliasFano => vec![0; 8],
+            RowCodec::ByTime => vec![ROWS_BY_TIME, 0, 0, 0, 0, 0, 0, 0],
             RowCodec::Gap(code) => {
                 let relative = u8::from(code.first_is_relative);
                 vec![1, relative, code.first_k, code.degree_k, code.gap_k, code.run_k, 0, 0]
@@ -89,6 +127,7 @@ impl RowsMeta {
         };
         let codec = match (codec, relative) {
             (0, 0) if [first_k, degree_k, gap_k, run_k] == [0; 4] => RowCodec::EliasFano,
+            (ROWS_BY_TIME, 0) if [first_k, degree_k, gap_k, run_k] == [0; 4] => RowCodec::ByTime,
             (1, 0 | 1) if [first_k, degree_k, gap_k, run_k].iter().all(|&k| k < GapCode::K_END) => {
                 RowCodec::Gap(GapCode { first_is_relative: relative == 1, first_k, degree_k, gap_k, run_k })
             }

@@ -1,13 +1,14 @@
 //! Compressed adjacency lists of a chunk, with random access to each list.
 //!
 //! A *row* is the adjacency list of one destination node: the ids of its in-neighbors, its *sources*, in ascending
-//! order. Parallel edges repeat a source. A chunk has one row per node, in two container files. `edges` has the rows,
+//! order unless edges have times. Parallel edges repeat a source. A chunk has one row per node, in two container files. `edges` has the rows,
 //! packed bit after bit. `degrees` has the directory: it gives the start and the number of sources of each row, in
 //! about 9.5 bits per node. The layout is specified in `formats/spec/rows.md`.
 //!
-//! There are two codecs, and [`choose_codec`] chooses one for a chunk. [`RowCodec::EliasFano`] is for graphs in random
+//! In a chunk without times there are two codecs, and [`choose_codec`] chooses one. [`RowCodec::EliasFano`] is for graphs in random
 //! order. It is a little above the information bound, and has random access inside rows. [`RowCodec::Gap`] is for
 //! graphs whose order has locality. It makes them several times smaller, at half the speed of access.
+//! [`RowCodec::ByTime`] is for edges with times: sources are in the order of time, so those until a time are a prefix.
 //!
 //! Reading a row costs a cache miss for its line of the directory and one for the row. To read many rows, process them
 //! in groups and prefetch each step for the whole group: first [`Rows::directory_line`], then
@@ -30,7 +31,10 @@ mod ones;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::{
+    mem::{self, Discriminant},
+    ops::Range,
+};
 
 pub use self::{
     bits::PADDING_BYTES,
@@ -85,7 +89,7 @@ pub struct Rows<'a> {
 /// nodes share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowSizes {
-    elias_fano: bool,
+    codec: Discriminant<RowCodec>,
     source_max: u64,
     table: SizeTable,
 }
@@ -93,18 +97,14 @@ pub struct RowSizes {
 impl RowSizes {
     /// The sizes for files with this meta. Takes a microsecond.
     pub fn from_meta(meta: &RowsMeta) -> Self {
-        Self::new(meta.codec == RowCodec::EliasFano, meta.universe)
+        Self::new(meta.codec, meta.universe)
     }
 
-    /// The sizes for files in Elias-Fano code or in gap code, of a graph of `universe` nodes.
-    pub fn new(elias_fano: bool, universe: u64) -> Self {
+    /// The sizes for files in a code, with any parameters of it, of a graph of `universe` nodes.
+    pub fn new(codec: RowCodec, universe: u64) -> Self {
         let source_max = universe.saturating_sub(1);
-        let table = if elias_fano {
-            directory::sizes(|degree| elias_fano_bits(degree, source_max))
-        } else {
-            directory::sizes(|bits| bits)
-        };
-        Self { elias_fano, source_max, table }
+        let table = directory::sizes(|number| codec.row_bits(number, source_max));
+        Self { codec: mem::discriminant(&codec), source_max, table }
     }
 }
 
@@ -137,10 +137,7 @@ impl<'a> Rows<'a> {
         degrees_payload: &'a [u8],
     ) -> Result<Self> {
         let source_max = meta.universe.saturating_sub(1);
-        assert!(
-            (sizes.elias_fano, sizes.source_max) == (meta.codec == RowCodec::EliasFano, source_max),
-            "sizes of other rows"
-        );
+        assert!((sizes.codec, sizes.source_max) == (mem::discriminant(&meta.codec), source_max), "sizes of other rows");
         let end = first + part.len() as u64;
         assert!(end <= meta.edges_payload_bytes(), "bytes {first}..{end} of {}", meta.edges_payload_bytes());
         let padding = end.saturating_sub(PADDING_BYTES as u64).max(first);
@@ -153,7 +150,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The number of sources of a row. In Elias-Fano code the directory has it; in gap code the row starts with it.
+    /// The number of sources of a row. The directory has it, except in gap code, where the row starts with it.
     ///
     /// # Panics
     /// If there is no such row.
@@ -161,7 +158,7 @@ impl<'a> Rows<'a> {
     pub fn degree(&self, row: u64) -> u64 {
         assert!(row < self.meta.rows, "row {row} of {}", self.meta.rows);
         match self.meta.codec {
-            RowCodec::EliasFano => self.directory.code(row),
+            RowCodec::EliasFano | RowCodec::ByTime => self.directory.code(row),
             RowCodec::Gap(_) => self.row(row).degree(),
         }
     }
@@ -178,11 +175,7 @@ impl<'a> Rows<'a> {
 
     #[inline(always)]
     fn place(&self, row: u64, place: RowEntry) -> RowPlace {
-        let shape = match self.meta.codec {
-            RowCodec::EliasFano => Shape::for_degree(place.code, self.source_max),
-            RowCodec::Gap(_) => Shape::default(),
-        };
-        RowPlace { row, place, shape }
+        RowPlace { row, place, shape: self.meta.codec.shape(place.code, self.source_max) }
     }
 
     /// The row at a place that [`Rows::locate`] of these rows returned.
@@ -193,10 +186,11 @@ impl<'a> Rows<'a> {
         let end = start + place.bits;
         let damaged = place.start < self.bits.start || place.start + place.bits > self.bits.end;
         Row(match self.meta.codec {
-            RowCodec::EliasFano => {
+            codec @ (RowCodec::EliasFano | RowCodec::ByTime) => {
                 let damaged = damaged || place.code > self.meta.edges;
                 let degree = if damaged { 0 } else { place.code };
-                RowIn::EliasFano(EliasFanoRow::new(self.payload, start, degree, shape, self.source_max))
+                let row = EliasFanoRow::new(self.payload, start, degree, shape, self.source_max);
+                if codec == RowCodec::ByTime { RowIn::ByTime(row) } else { RowIn::EliasFano(row) }
             }
             RowCodec::Gap(code) => {
                 let end = if damaged { start } else { end };
@@ -253,10 +247,7 @@ impl<'a> Rows<'a> {
 
     /// The size of a row whose code is too large for the table.
     fn exception_bits(&self, code: u64) -> u64 {
-        match self.meta.codec {
-            RowCodec::EliasFano => elias_fano_bits(code, self.source_max),
-            RowCodec::Gap(_) => code,
-        }
+        self.meta.codec.row_bits(code, self.source_max)
     }
 }
 
@@ -265,7 +256,7 @@ impl<'a> Rows<'a> {
 pub struct RowPlace {
     row: u64,
     place: RowEntry,
-    /// In Elias-Fano code, its layout.
+    /// Its layout, except in gap code.
     shape: Shape,
 }
 
@@ -322,6 +313,8 @@ pub struct Row<'a>(RowIn<'a>);
 #[derive(Debug, Clone, Copy)]
 enum RowIn<'a> {
     EliasFano(EliasFanoRow<'a>),
+    /// Sources that are stored whole, in the order of time.
+    ByTime(EliasFanoRow<'a>),
     Gap(GapRow<'a>),
 }
 
@@ -335,7 +328,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn degree(&self) -> u64 {
         match &self.0 {
-            RowIn::EliasFano(row) => row.degree(),
+            RowIn::EliasFano(row) | RowIn::ByTime(row) => row.degree(),
             RowIn::Gap(row) => row.degree(),
         }
     }
@@ -346,7 +339,7 @@ impl<'a> Row<'a> {
         self.degree() == 0
     }
 
-    /// Source number `k` in ascending order.
+    /// Source number `k` of the row.
     ///
     /// # Panics
     /// If there is no such source.
@@ -354,7 +347,7 @@ impl<'a> Row<'a> {
     pub fn get(&self, k: u64) -> u64 {
         assert!(k < self.degree(), "source {k} of {}", self.degree());
         match &self.0 {
-            RowIn::EliasFano(row) => row.get(k),
+            RowIn::EliasFano(row) | RowIn::ByTime(row) => row.get(k),
             RowIn::Gap(row) => row.get(k),
         }
     }
@@ -364,7 +357,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn touches(&self, k: u64) -> [u64; 4] {
         match &self.0 {
-            RowIn::EliasFano(row) => row.touches(k),
+            RowIn::EliasFano(row) | RowIn::ByTime(row) => row.touches(k),
             RowIn::Gap(row) => row.touches(k),
         }
     }
@@ -384,7 +377,7 @@ impl<'a> Row<'a> {
         let largest = positions.iter().fold(0, |largest, &k| largest.max(k));
         assert!(largest < self.degree() || positions.is_empty(), "positions {positions:?} of {}", self.degree());
         match &self.0 {
-            RowIn::EliasFano(row) => row.get_many(positions, out, make),
+            RowIn::EliasFano(row) | RowIn::ByTime(row) => row.get_many(positions, out, make),
             RowIn::Gap(row) => {
                 assert!(positions.is_sorted(), "positions {positions:?}");
                 row.get_many(positions, out, make);
@@ -396,7 +389,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn decode_into(&self, out: &mut Vec<u64>) {
         match &self.0 {
-            RowIn::EliasFano(row) => row.decode_into(out),
+            RowIn::EliasFano(row) | RowIn::ByTime(row) => row.decode_into(out),
             RowIn::Gap(row) => row.decode_into(out),
         }
     }
@@ -405,23 +398,33 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn iter(&self) -> RowIter<'a> {
         let sources = match &self.0 {
-            RowIn::EliasFano(row) => Sources::EliasFano(*row, row.upper()),
+            RowIn::EliasFano(row) | RowIn::ByTime(row) => Sources::EliasFano(*row, row.upper()),
             RowIn::Gap(row) => Sources::Gap((!self.is_empty()).then(|| row.walker(0))),
         };
         RowIter { sources, positions: 0..self.degree() }
     }
 
+    /// Whether the sources are in the order of time. Otherwise they ascend.
+    #[inline]
+    pub fn is_by_time(&self) -> bool {
+        matches!(self.0, RowIn::ByTime(_))
+    }
+
     /// The index of the first source that is at least `node`; the degree if there is none. Clips a row to a chunk.
+    ///
+    /// # Panics
+    /// If sources are in the order of time.
     #[inline]
     pub fn lower_bound(&self, node: u64) -> u64 {
         match &self.0 {
             RowIn::EliasFano(row) => row.lower_bound(node),
+            RowIn::ByTime(_) => panic!("a search for source {node} in a row whose sources do not ascend"),
             RowIn::Gap(row) => row.lower_bound(node),
         }
     }
 }
 
-/// The sources of a row, one by one, ascending.
+/// The sources of a row, one by one.
 #[derive(Debug, Clone)]
 pub struct RowIter<'a> {
     sources: Sources<'a>,

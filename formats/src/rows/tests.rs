@@ -229,8 +229,35 @@ proptest! {
             let slack = match codec {
                 RowCodec::EliasFano => 0,
                 RowCodec::Gap(_) => meta.edge_bits / 10,
+                RowCodec::ByTime => unreachable!("its size is not estimated"),
             };
             prop_assert!(estimate.abs_diff(meta.edge_bits) <= slack, "{} for {}", estimate, meta.edge_bits);
+        }
+    }
+}
+
+#[test]
+fn rows_by_time_keep_any_order() {
+    let mut random = random(5);
+    for universe in [1, 2, 1000, 1 << 40] {
+        let rows = (0..120).map(|i| {
+            let degree = if i == 70 { 3000 } else { i % 7 };
+            (0..degree).map(|_| random(universe)).collect()
+        });
+        let naive = Naive { universe, first_node: 3, rows: rows.collect() };
+        let files = naive.encode(RowCodec::ByTime);
+        let rows = files.rows();
+        let mut seen = Vec::new();
+        rows.check(|_, sources| seen.push(sources.to_vec())).unwrap();
+        assert_eq!(seen, naive.rows);
+        for (number, expected) in (0..).zip(&naive.rows) {
+            let row = rows.row(number);
+            assert!(row.is_by_time() && row.degree() == rows.degree(number));
+            assert_eq!(&row.iter().collect::<Vec<_>>(), expected);
+            let positions: Vec<u64> = (0..row.degree()).rev().step_by(3).collect();
+            let mut found = Vec::new();
+            row.get_many(&positions, &mut found);
+            assert!(positions.iter().map(|&at| expected[at as usize]).eq(found));
         }
     }
 }

@@ -15,6 +15,7 @@ use grappa_formats::{
     rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsPart, RowsTail},
     schema::{CategoryForm, Column, Encoding, Missing, Schema},
     splits,
+    time_axis::{TimeAxis, TimeUnit},
 };
 use roaring::RoaringTreemap;
 
@@ -61,6 +62,12 @@ pub fn all() -> Vec<Sample> {
         sample("degrees-elias-fano", rows(RowCodec::EliasFano)[1].clone()),
         sample("edges-gap", rows(GAP)[0].clone()),
         sample("degrees-gap", rows(GAP)[1].clone()),
+        sample("edges-by-time", rows(RowCodec::ByTime)[0].clone()),
+        sample("degrees-by-time", rows(RowCodec::ByTime)[1].clone()),
+        sample("times", times()[0].clone()),
+        sample("time-degrees", times()[1].clone()),
+        sample("time-axis-span", axis_of_span().encode().0),
+        sample("time-axis-table", axis_of_table().encode().0),
         sample("aggregates", aggregates(AggregateKind::Gcn).encode()),
         sample("aggregates-weighted", aggregates(AggregateKind::WeightedMean).encode()),
         sample("schema", schema().encode().0),
@@ -150,14 +157,28 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "degrees-elias-fano" => read_rows(&rows(RowCodec::EliasFano)[0], bytes),
         "edges-gap" => read_rows(bytes, &rows(GAP)[1]),
         "degrees-gap" => read_rows(&rows(GAP)[0], bytes),
+        "edges-by-time" => read_rows(bytes, &rows(RowCodec::ByTime)[1]),
+        "degrees-by-time" => read_rows(&rows(RowCodec::ByTime)[0], bytes),
+        "times" => read_rows_as([FileKind::TIMES, FileKind::TIME_DEGREES], bytes, &times()[1]),
+        "time-degrees" => read_rows_as([FileKind::TIMES, FileKind::TIME_DEGREES], &times()[0], bytes),
+        "time-axis-span" | "time-axis-table" => TimeAxis::decode(bytes).map(|axis| {
+            for time in [i64::MIN, -1, 0, 1_700_000_000, i64::MAX] {
+                let (earlier, not_later) = (axis.earlier(time), axis.not_later(time));
+                assert!(earlier <= not_later && not_later <= axis.positions());
+            }
+        }),
         name => panic!("no sample is named {name}"),
     }
 }
 
 /// Decodes and fully checks the two files of a chunk's rows.
 fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
-    let (edges_header, edges) = decode_file(edges, FileKind::ROWS)?;
-    let (degrees_header, degrees) = decode_file(degrees, FileKind::DEGREES)?;
+    read_rows_as([FileKind::ROWS, FileKind::DEGREES], edges, degrees)
+}
+
+fn read_rows_as(kinds: [FileKind; 2], edges: &[u8], degrees: &[u8]) -> Result<()> {
+    let (edges_header, edges) = decode_file(edges, kinds[0])?;
+    let (degrees_header, degrees) = decode_file(degrees, kinds[1])?;
     let meta = RowsMeta::decode(&edges_header.meta)?;
     if RowsMeta::decode(&degrees_header.meta)? != meta {
         return Err(FormatError::invalid(64, "the files are not of the same rows"));
@@ -170,7 +191,9 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
         row.decode_into(&mut sources);
         let positions: Vec<u64> = (0..row.degree()).step_by(3).collect();
         row.get_many(&positions, &mut sources);
-        row.lower_bound(8);
+        if !row.is_by_time() {
+            row.lower_bound(8);
+        }
     }
     rows.check(|_, _| {}).map_err(|problem| {
         let header = match problem.part {
@@ -192,9 +215,15 @@ pub const GAP: RowCodec =
 pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
     let universe = if codec == GAP { 1000 } else { 16 };
     let mut encoder = RowsEncoder::new(codec, universe, 4);
-    encoder.push(&[1, 3, 3, 9]);
-    encoder.push(&[]);
-    encoder.push(&[5, 6, 7, 8, 12]);
+    if codec == RowCodec::ByTime {
+        encoder.push(&[9, 3, 1, 3]);
+        encoder.push(&[]);
+        encoder.push(&[6, 7, 12, 5, 8]);
+    } else {
+        encoder.push(&[1, 3, 3, 9]);
+        encoder.push(&[]);
+        encoder.push(&[5, 6, 7, 8, 12]);
+    }
     encoder.push(&[14]);
     if codec == GAP {
         let sources: Vec<u64> = (100..229).chain([500]).collect();
@@ -202,6 +231,28 @@ pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
     }
     let RowsTail { edges_payload_rest, degrees_payload, meta } = encoder.finish();
     [file(FileKind::ROWS, meta.encode(), &edges_payload_rest), file(FileKind::DEGREES, meta.encode(), &degrees_payload)]
+}
+
+/// The times of the edges of the rows by time, as positions among 100.
+fn times() -> [Vec<u8>; 2] {
+    let mut encoder = RowsEncoder::new(RowCodec::EliasFano, 100, 4);
+    encoder.push(&[0, 17, 40, 40]);
+    encoder.push(&[]);
+    encoder.push(&[3, 3, 50, 98, 99]);
+    encoder.push(&[17]);
+    let RowsTail { edges_payload_rest, degrees_payload, meta } = encoder.finish();
+    let [times, degrees] = [FileKind::TIMES, FileKind::TIME_DEGREES].map(|kind| (kind, meta.encode()));
+    [file(times.0, times.1, &edges_payload_rest), file(degrees.0, degrees.1, &degrees_payload)]
+}
+
+/// 100 seconds.
+fn axis_of_span() -> TimeAxis {
+    TimeAxis::of_span(TimeUnit::Seconds, 1_700_000_000, 100)
+}
+
+/// Three days, a year apart.
+fn axis_of_table() -> TimeAxis {
+    TimeAxis::of_times(TimeUnit::Days, 1000, &[-365, 0, 365])
 }
 
 pub const FEATURE_ROWS: u64 = 2;

@@ -25,7 +25,7 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 
 #[test]
 fn examples_match_the_golden_files() {
-    const PAGES: [&str; 13] = [
+    const PAGES: [&str; 14] = [
         "aggregates.md",
         "assignment.md",
         "container.md",
@@ -38,6 +38,7 @@ fn examples_match_the_golden_files() {
         "rows.md",
         "schema.md",
         "splits.md",
+        "times.md",
         "weights.md",
     ];
     for name in PAGES {

@@ -94,7 +94,9 @@ pub fn container_of(kind: FileKind, file: &mut [u8]) {
     if file.len() >= HEADER_BYTES {
         file[0..8].copy_from_slice(&MAGIC);
         file[8..12].copy_from_slice(&kind.0);
-        file[12..16].copy_from_slice(&kind.version().to_le_bytes());
+        let meta_bytes = u32::from_le_bytes(file[32..36].try_into().expect("four bytes")) as usize;
+        let version = kind.version(file[HEADER_BYTES..].get(..meta_bytes).unwrap_or_default());
+        file[12..16].copy_from_slice(&version.to_le_bytes());
         // Either is read, whatever is written today.
         if file[36..40] != PAGE {
             file[36..40].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());

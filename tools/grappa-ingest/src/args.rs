@@ -16,14 +16,16 @@ use grappa_engine::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeForm, EdgeFormat, EdgeIngest, EdgeOptions, EdgeSplit,
         EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption,
         MissingOptions, NodeData, NodeIngest, NodeSplits, OnBadLine, RandomSplit, Resources, Schema, SelfLoops,
-        Separator, Shares, SplitFile, StoreLayout, TableForm, TableOptions,
+        Separator, Shares, SplitFile, StoreLayout, TableForm, TableOptions, TimeColumn, TimeUnit,
         ogb::{self, OgbLayout},
     },
 };
 
 use crate::{
     assign::parse_assign,
-    choices::{bad_lines, category_forms, comment_lines, edge_formats, header_lines, id_kinds, label_types},
+    choices::{
+        bad_lines, category_forms, comment_lines, edge_formats, header_lines, id_kinds, label_types, time_units,
+    },
     data::Data,
     type_args::TypeArgs,
 };
@@ -159,6 +161,16 @@ struct EdgeArgs {
     /// The array has the order of the edges. In text and Parquet, the weight is a column; see --weight.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// Column of times of edges in text or Parquet: integers, dates such as 2024-02-29, or timestamps such as 2024-02-29T12:30:05+01:00
+    ///
+    /// Edges with times are events: parallel edges stay, samplers draw from those that are not later than a time, and adjacency lists are
+    /// in the order of time. Times are stored as exact 64-bit integers. A timestamp without a zone is in UTC. A number with a fraction is an
+    /// error.
+    #[arg(long, value_name = "COLUMN")]
+    time: Option<String>,
+    /// Unit of the times in the store, and of integers in the column [default: days for dates, the unit of timestamps, integer for integers]
+    #[arg(long, value_name = "UNIT", value_parser = time_units(), requires = "time")]
+    time_unit: Option<TimeUnit>,
     /// Columns of edge features in text or Parquet, separated by commas: numbers, booleans, dates, and categories
     ///
     /// Dates, categories and missing values are encoded as in --features; --missing and --categories apply to both.
@@ -547,6 +559,7 @@ impl EdgeArgs {
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),
                 order: None,
+                time: self.time.clone().map(|column| TimeColumn { column, unit: self.time_unit }),
                 relation: None,
             },
             weights: data.input("weights", self.weights.clone()),

@@ -2,7 +2,9 @@
 
 use clap::builder::TypedValueParser;
 use grappa_console::options::choices;
-use grappa_engine::ingest::{CategoryForm, Comments, EdgeFormat, ExternalIds, HeaderLine, LabelType, OnBadLine};
+use grappa_engine::ingest::{
+    CategoryForm, Comments, EdgeFormat, ExternalIds, HeaderLine, LabelType, OnBadLine, TimeUnit,
+};
 
 pub(crate) fn edge_formats() -> impl TypedValueParser<Value = EdgeFormat> {
     choices([
@@ -13,6 +15,17 @@ pub(crate) fn edge_formats() -> impl TypedValueParser<Value = EdgeFormat> {
         ("u32", "Pairs of 32-bit little-endian integers", EdgeFormat::U32),
         ("u64", "Pairs of 64-bit little-endian integers", EdgeFormat::U64),
         ("parquet", "Parquet: columns named like src and dst, or as --src and --dst say", EdgeFormat::Parquet),
+    ])
+}
+
+pub(crate) fn time_units() -> impl TypedValueParser<Value = TimeUnit> {
+    choices([
+        ("integer", "Numbers of anything, such as steps or years", TimeUnit::Integer),
+        ("days", "Days since 1970", TimeUnit::Days),
+        ("s", "Seconds since 1970", TimeUnit::Seconds),
+        ("ms", "Milliseconds since 1970", TimeUnit::Milliseconds),
+        ("us", "Microseconds since 1970", TimeUnit::Microseconds),
+        ("ns", "Nanoseconds since 1970", TimeUnit::Nanoseconds),
     ])
 }
 

@@ -89,6 +89,12 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
                     );
                 }
             }
+            if store.is_timed() {
+                tracing::warn!(
+                    "{} does not contain the times of edges; export the edges to .parquet, .csv or .tsv",
+                    path.display()
+                );
+            }
         }
         memory.enter(data.phase(), exported.leases)?;
         files.push(ExportedFile {

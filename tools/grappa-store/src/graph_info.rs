@@ -41,7 +41,7 @@ impl Summary for ShownGraph {
         );
         let types = ["node type", "nodes", "chunks", "ids", "features", "labels", "train", "val", "test", "bytes"];
         let types = [types.map(str::to_owned).to_vec()].into_iter().chain(type_rows(&info.node_types));
-        let relations = ["relation", "edges", "weights", "features", "pre-aggregated", "reverse of", "bytes"];
+        let relations = ["relation", "edges", "weights", "times", "features", "pre-aggregated", "reverse of", "bytes"];
         let relations =
             [relations.map(str::to_owned).to_vec()].into_iter().chain(info.relations.iter().map(relation_row));
         let tables = [types.collect::<Vec<_>>(), relations.collect()].map(|rows| aligned(&rows, &[]).join("\n"));
@@ -96,6 +96,7 @@ fn relation_row(of: &RelationInfo) -> Vec<String> {
         printable(&of.name).into_owned(),
         of.edges.to_string(),
         if of.weighted { "yes" } else { "" }.to_owned(),
+        of.times.as_ref().map_or_else(String::new, |times| times.unit.to_owned()),
         features.unwrap_or_default(),
         of.aggregates
             .iter()

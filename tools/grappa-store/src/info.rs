@@ -3,7 +3,7 @@
 use grappa_console::{Console, Summary, count, first_names, printable};
 use grappa_engine::{
     Graph,
-    info::{DegreeBucket, Info, info},
+    info::{DegreeBucket, Info, TimesInfo, info},
     sample::partition::CoverageOptions,
 };
 use serde::Serialize;
@@ -60,6 +60,9 @@ impl Summary for ShownInfo {
         table.row("chunks", chunks(info));
         if let Some(bits) = info.bits_per_edge {
             table.row("bits per edge", format!("{bits:.2}"));
+        }
+        if let Some(times) = &info.times {
+            table.row("times", times_text(times));
         }
         if let Some(features) = &info.edge_features {
             table.row("edge features", format!("{} x {}", features.dim, features.dtype));
@@ -120,6 +123,20 @@ impl Summary for ShownInfo {
     }
 }
 
+/// The times of edges in one line.
+fn times_text(times: &TimesInfo) -> String {
+    let ends = match (times.first, times.last) {
+        (Some(first), Some(last)) => format!(" from {first} to {last}"),
+        _ => String::new(),
+    };
+    let form = match times.table {
+        true => format!(", {} distinct ones in a table", exact(times.positions)),
+        false => String::new(),
+    };
+    let bits = times.bits_per_edge.map_or_else(String::new, |bits| format!("; {bits:.2} bits per edge more"));
+    format!("{}{ends}{form}{bits}", times.unit)
+}
+
 /// The sizes of parts that a store has, and how they were drawn. None without parts.
 fn parts(sizes: &[(&str, Option<String>)], drawn: Option<&str>) -> Option<String> {
     let sizes: Vec<_> = sizes.iter().filter_map(|(name, size)| Some(format!("{name} {}", size.as_ref()?))).collect();
@@ -178,6 +195,7 @@ fn bytes(info: &Info) -> String {
         ("degrees", bytes.degrees),
         ("weights", bytes.weights),
         ("edge features", bytes.edge_features),
+        ("times", bytes.times),
         ("features", bytes.features),
         ("labels", bytes.labels),
         ("splits", bytes.splits),

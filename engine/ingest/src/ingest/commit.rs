@@ -4,11 +4,12 @@ use std::path::Path;
 
 use grappa_formats::{
     chunks::ChunkMap,
-    manifest::{ChunkEntry, EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec, Sources},
+    container::FileKind,
+    manifest::{ChunkEntry, EdgeOptions, ExternalIds, FileEntry, IdSpec, Manifest, PermutationSpec, Sources},
     schema::Schema,
 };
 use grappa_input::{EdgeSource, LimitSource, read_ids_from_one};
-use grappa_io::Result;
+use grappa_io::{Result, container::ContainerFile};
 use grappa_storage::files;
 
 use crate::ingest::{
@@ -97,8 +98,17 @@ fn with_schema(job: &IngestJob<'_>, mut manifest: Manifest, schema: &Schema) -> 
     if !schema.is_empty() {
         manifest.files.push(job.store.write_file(files::SCHEMA, schema.encode())?);
     }
+    if job.edges.form.columns.time.is_some() {
+        manifest.files.push(entry_of(job, files::TIME_AXIS, FileKind::TIME_AXIS)?);
+    }
     manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(manifest)
+}
+
+/// The manifest's entry of a file that is complete.
+fn entry_of(job: &IngestJob<'_>, path: &str, kind: FileKind) -> Result<FileEntry> {
+    let file = ContainerFile::open(&job.store.path().join(path), kind)?;
+    Ok(FileEntry { path: path.to_owned(), bytes: file.bytes(), digest: file.digest() })
 }
 
 /// Writes the file of skipped lines, if there are any.

@@ -3,7 +3,7 @@
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype};
 use grappa_input::{
     ColumnReading, Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, EndIds,
-    HeaderLine, IdKind, IdLimit, Input, NodeTypeOfEnd, OnBadLine, Separator, files_of_all,
+    HeaderLine, IdKind, IdLimit, Input, NodeTypeOfEnd, OnBadLine, Separator, TimeColumn, files_of_all,
 };
 use grappa_io::{Error, Result, progress::Progress};
 
@@ -62,6 +62,11 @@ impl EdgeIngest {
         1 + self.split.as_ref().map_or(0, |split| split.held_out().len() as u64)
     }
 
+    /// The number of directories of adjacency lists that a chunk has: one for each part, and one more for its times.
+    pub(super) fn directories(&self) -> u64 {
+        self.parts() * if self.form.columns.time.is_some() { 2 } else { 1 }
+    }
+
     /// Replaces folders by their files, and finds the column with the order of edges.
     pub(super) fn resolve_files(&mut self) -> Result<()> {
         let files = files_of_all(&self.files)?;
@@ -77,7 +82,8 @@ impl EdgeIngest {
         Ok(())
     }
 
-    /// Finds what the columns of edge features become. Their tables may be read for that.
+    /// Finds what the columns of edge features become, for which their tables may be read, and the unit of times, for which their first block
+    /// is read.
     pub(super) fn resolve_columns(
         &mut self,
         ends: [EndNodes<'_>; 2],
@@ -85,8 +91,14 @@ impl EdgeIngest {
         progress: &dyn Progress,
     ) -> Result<()> {
         if !self.form.columns.features.is_empty() && self.form.encoded.is_none() {
-            let edges = EdgeReader { input: self, ends }.open(FIT_BLOCK_BYTES)?;
+            let edges = EdgeReader { input: self, ends: ends.clone() }.open(FIT_BLOCK_BYTES)?;
             self.form.encoded = edges.fit(encoding, progress)?;
+        }
+        if matches!(self.form.columns.time, Some(TimeColumn { unit: None, .. })) {
+            let unit = EdgeReader { input: self, ends }.open(FIT_BLOCK_BYTES)?.find_time_unit()?;
+            if let Some(time) = &mut self.form.columns.time {
+                time.unit = unit;
+            }
         }
         Ok(())
     }

@@ -1,13 +1,16 @@
 //! The values of an edge, its weight and its features: how records hold them, and how parallel edges merge them.
 
+use std::cmp::Ordering;
+
 use grappa_formats::{
     FormatError,
     features::FeatureLayout,
-    manifest::FeatureDtype,
+    manifest::{FeatureDtype, SelfLoops},
     schema::{Column, Schema},
+    time_axis::TimeUnit,
 };
 use grappa_input::EdgeSource;
-use grappa_io::{Error, Result, text::printable};
+use grappa_io::{Error, Result, heap, text::printable};
 
 use crate::ingest::{edge_ingest::EdgeIngest, merge::Merge, plan::SORT_COST};
 
@@ -16,6 +19,8 @@ pub struct EdgeValues {
     pub shape: ValueShape,
     /// Whether the first value is the weight.
     pub weighted: bool,
+    /// The unit of times, if edges have times.
+    pub time_unit: Option<TimeUnit>,
     /// The layout of the features, if there are any.
     pub features: Option<FeatureLayout>,
     /// The columns that the features come from. Empty if they have no names.
@@ -30,8 +35,9 @@ impl EdgeValues {
     /// No values, whatever the input has.
     pub fn none() -> Self {
         Self {
-            shape: ValueShape { width: 0, is_ordered: false },
+            shape: ValueShape { width: 0, is_timed: false, is_ordered: false },
             weighted: false,
+            time_unit: None,
             features: None,
             columns: Vec::new(),
             names: Vec::new(),
@@ -47,6 +53,7 @@ impl EdgeValues {
         let (weighted, width) = (source.weighted(), source.features());
         let schema = Schema { edge_features: source.feature_columns(), ..Schema::default() };
         let names = schema.edge_feature_names();
+        let time_unit = time_unit(edges, source)?;
         let rules = rules(edges, source, &schema.edge_features)?;
         if let Err(FormatError::Invalid { problem, .. }) = schema.check() {
             return Err(Error::conflict(problem, "rename columns of the edges, so that each has a name of its own"));
@@ -65,9 +72,11 @@ impl EdgeValues {
         Ok(Self {
             shape: ValueShape {
                 width: usize::from(weighted) + width,
+                is_timed: time_unit.is_some(),
                 is_ordered: rules.iter().any(|rule| rule.is_ordered()),
             },
             weighted,
+            time_unit,
             features: (width > 0).then(|| FeatureLayout::new(dtype, width as u32)),
             columns: schema.edge_features,
             names,
@@ -98,6 +107,28 @@ impl EdgeValues {
             None => format!("edge feature {}", feature + 1),
         }
     }
+}
+
+/// The unit of the times of edges, if they have times.
+///
+/// # Errors
+/// If options change edges in a way that leaves the time of an edge unknown.
+fn time_unit(edges: &EdgeIngest, source: &EdgeSource) -> Result<Option<TimeUnit>> {
+    let Some(column) = &source.options().columns.time else { return Ok(None) };
+    if edges.options.dedup {
+        return Err(Error::conflict(
+            "--dedup merges parallel edges, and edges with times are events of their own",
+            "omit --dedup, or omit --time",
+        ));
+    }
+    if edges.options.self_loops == SelfLoops::Add {
+        return Err(Error::conflict(
+            "--self-loops add gives each node an edge from itself, which would have no time",
+            "omit --self-loops, or omit --time",
+        ));
+    }
+    // Without edges, any unit does.
+    Ok(Some(column.unit.unwrap_or(TimeUnit::Integer)))
 }
 
 /// How parallel edges merge each value; nothing if they are not merged. All dimensions of a column merge alike.
@@ -158,12 +189,14 @@ fn rules(edges: &EdgeIngest, source: &EdgeSource, columns: &[Column]) -> Result<
     Ok(source.weighted().then_some(weight).into_iter().chain(features).collect())
 }
 
-/// How the words of a record hold the values of its edge: two values in a word, the first one in its low half, and then a word for
-/// the place of the edge in the input, if merging depends on it.
+/// How the words of a record hold the values of its edge: two values in a word, the first one in its low half, then a word for its time, if
+/// edges have times, and then a word for the place of the edge in the input, if merging depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueShape {
     /// Values of an edge.
     pub width: usize,
+    /// Whether there is a word for the time.
+    pub is_timed: bool,
     /// Whether there is a word for the place in the input.
     pub is_ordered: bool,
 }
@@ -171,34 +204,46 @@ pub struct ValueShape {
 impl ValueShape {
     /// Words of the values.
     pub fn words(self) -> usize {
-        self.width.div_ceil(2) + usize::from(self.is_ordered)
+        self.width.div_ceil(2) + usize::from(self.is_timed) + usize::from(self.is_ordered)
     }
 
     /// Whether a single value is the payload of its key, which sorts faster than a whole record.
     pub fn is_payload(self) -> bool {
-        self.width == 1 && !self.is_ordered
+        self.width == 1 && self.words() == 1
     }
 
     /// Bytes of memory of a record of a key and these values while it is sorted. Records of more than a value are sorted by their
     /// keys and a number each, and an adjacency list, which may have all of them, is encoded twice.
     pub fn sort_cost(self) -> u64 {
         let words = 1 + self.words() as u64;
-        match self.width == 0 || self.is_payload() {
+        match self.words() == 0 || self.is_payload() {
             true => words * SORT_COST,
+            false if self.is_timed => words * (8 + 16) + 20 + TIME_COST,
             false => words * (8 + 16) + 20,
         }
     }
 
-    /// Writes the values of an edge, and its place in the input, to the words of a record.
+    /// Writes the values of an edge, its time, and its place in the input, to the words of a record.
     #[inline]
-    pub fn write(self, values: &[f32], place: u64, words: &mut [u64]) {
+    pub fn write(self, values: &[f32], time: i64, place: u64, words: &mut [u64]) {
         for (word, values) in words.iter_mut().zip(values.chunks(2)) {
             let high = values.get(1).map_or(0, |value| value.to_bits());
             *word = u64::from(values[0].to_bits()) | u64::from(high) << 32;
         }
-        if self.is_ordered {
-            words[self.width.div_ceil(2)] = place;
+        let mut at = self.width.div_ceil(2);
+        if self.is_timed {
+            words[at] = time.cast_unsigned();
+            at += 1;
         }
+        if self.is_ordered {
+            words[at] = place;
+        }
+    }
+
+    /// The time in the words of a record.
+    #[inline]
+    pub fn time(self, words: &[u64]) -> i64 {
+        words[self.width.div_ceil(2)].cast_signed()
     }
 
     /// Appends the values in the words of a record.
@@ -240,6 +285,12 @@ impl SortedRecords<'_> {
         }
     }
 
+    /// The time of an edge.
+    #[inline]
+    pub fn time(&self, edge: usize) -> i64 {
+        self.shape.time(words_of(self.shape, self.records, self.payload[edge]))
+    }
+
     fn order(&self, edge: usize) -> u64 {
         let words = words_of(self.shape, self.records, self.payload[edge]);
         *words.last().expect("records that are ordered have a place")
@@ -259,14 +310,50 @@ pub fn sort_equal_keys(shape: ValueShape, keys: &[u64], numbers: &mut [u32], rec
     let mut start = 0;
     for equal in keys.chunk_by(|a, b| a == b) {
         if equal.len() > 1 {
-            numbers[start..start + equal.len()].sort_unstable_by(|&a, &b| {
-                let [a, b] = [a, b].map(|record| words_of(shape, records, record));
-                let by_value = (0..shape.width).map(|at| bits_at(a, at)).cmp((0..shape.width).map(|at| bits_at(b, at)));
-                by_value.then_with(|| a.last().cmp(&b.last()))
-            });
+            numbers[start..start + equal.len()].sort_unstable_by(|&a, &b| compare_values(shape, records, a, b));
         }
         start += equal.len();
     }
+}
+
+/// Compares records by their values, and then by their places.
+fn compare_values(shape: ValueShape, records: &[u64], a: u32, b: u32) -> Ordering {
+    let [a, b] = [a, b].map(|record| words_of(shape, records, record));
+    let by_value = (0..shape.width).map(|at| bits_at(a, at)).cmp((0..shape.width).map(|at| bits_at(b, at)));
+    by_value.then_with(|| a.last().cmp(&b.last()))
+}
+
+/// Bytes of memory of an edge while its adjacency list is sorted by time.
+const TIME_COST: u64 = size_of::<(i64, u64, u32)>() as u64;
+
+/// Sorts the edges of each destination by time, then by source, and then as [`sort_equal_keys`] does. `keys` ascend, and have the source in
+/// their low `source_bits`; they and the numbers of their records are sorted together.
+pub fn sort_by_time(
+    shape: ValueShape,
+    source_bits: u32,
+    keys: &mut [u64],
+    numbers: &mut [u32],
+    records: &[u64],
+) -> Result<()> {
+    let mut edges: Vec<(i64, u64, u32)> = Vec::new();
+    let mut start = 0;
+    while start < keys.len() {
+        let destination = keys[start].unbounded_shr(source_bits);
+        let of_list = keys[start..].partition_point(|key| key.unbounded_shr(source_bits) == destination);
+        let (keys, numbers) = (&mut keys[start..start + of_list], &mut numbers[start..start + of_list]);
+        start += of_list;
+        edges.clear();
+        heap::reserve_to(&mut edges, of_list, "sorting an adjacency list by time")?;
+        let of_records = keys.iter().zip(&*numbers);
+        edges.extend(of_records.map(|(&key, &number)| (shape.time(words_of(shape, records, number)), key, number)));
+        edges.sort_unstable_by(|a, b| {
+            (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| compare_values(shape, records, a.2, b.2))
+        });
+        for ((key, number), edge) in keys.iter_mut().zip(numbers).zip(&edges) {
+            (*key, *number) = (edge.1, edge.2);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -275,22 +362,33 @@ mod tests {
 
     #[test]
     fn records_hold_values_and_places() {
-        for (width, is_ordered, words) in [(0, false, 0), (1, false, 1), (2, false, 1), (3, true, 3), (4, true, 3)] {
-            let shape = ValueShape { width, is_ordered };
+        for (width, is_timed, is_ordered, words) in [
+            (0, false, false, 0),
+            (1, false, false, 1),
+            (2, false, false, 1),
+            (3, false, true, 3),
+            (4, false, true, 3),
+            (0, true, false, 1),
+            (1, true, false, 2),
+            (2, true, true, 3),
+        ] {
+            let shape = ValueShape { width, is_timed, is_ordered };
             assert_eq!(shape.words(), words);
             let values: Vec<f32> = (0..width).map(|at| at as f32 - 1.5).collect();
             let mut record = vec![u64::MAX; words];
-            shape.write(&values, 77, &mut record);
+            shape.write(&values, -9, 77, &mut record);
             let mut read = Vec::new();
             shape.read(&record, &mut read);
             assert_eq!(read, values);
             assert!(!is_ordered || record.last() == Some(&77));
+            assert!(!is_timed || shape.time(&record) == -9);
+            assert_eq!(shape.is_payload(), (width, words) == (1, 1));
         }
     }
 
     #[test]
     fn parallel_edges_merge_exactly_and_in_the_order_of_the_input() {
-        let shape = ValueShape { width: 6, is_ordered: true };
+        let shape = ValueShape { width: 6, is_timed: false, is_ordered: true };
         let values = EdgeValues { shape, rules: Merge::ALL.to_vec(), ..EdgeValues::none() };
         // Two edges of key 5, and many of key 7, whose sum in f32 would be 100958.34.
         let mut edges = vec![(5, -2.0, 9), (5, 0.5, 3)];
@@ -299,7 +397,7 @@ mod tests {
         for &(key, value, place) in &edges {
             let mut words = [0; 5];
             words[0] = key;
-            shape.write(&[value; 6], place, &mut words[1..]);
+            shape.write(&[value; 6], 0, place, &mut words[1..]);
             records.extend(words);
         }
         let keys: Vec<u64> = edges.iter().map(|edge| edge.0).collect();
@@ -314,5 +412,26 @@ mod tests {
         };
         assert_eq!(merged(0..2), [-1.5, -0.75, 0.5, -2.0, -2.0, 0.5]);
         assert_eq!(merged(2..edges.len()), [100_000.0, 0.1, 0.1, 0.1, 0.1, 0.1]);
+    }
+
+    #[test]
+    fn lists_are_sorted_by_time_then_source_then_value() {
+        let shape = ValueShape { width: 1, is_timed: true, is_ordered: false };
+        // Two destinations, in bit 4 and above.
+        let edges = [(0x13, 5, 1.0), (0x11, 9, 0.0), (0x12, 5, 2.0), (0x12, 5, 1.0), (0x2f, -7, 0.5), (0x21, 0, 0.5)];
+        let mut records = Vec::new();
+        for (key, time, value) in edges {
+            let mut words = [key, 0, 0];
+            shape.write(&[value], time, 0, &mut words[1..]);
+            records.extend(words);
+        }
+        let mut numbers: Vec<u32> = (0..edges.len() as u32).collect();
+        numbers.sort_by_key(|&number| edges[number as usize].0);
+        let mut keys: Vec<u64> = numbers.iter().map(|&number| edges[number as usize].0).collect();
+        sort_by_time(shape, 4, &mut keys, &mut numbers, &records).unwrap();
+        assert_eq!(keys, [0x12, 0x12, 0x13, 0x11, 0x2f, 0x21]);
+        let sorted = SortedRecords { shape, keys: &keys, payload: &numbers, records: &records };
+        let found: Vec<_> = (0..6).map(|edge| (sorted.time(edge), sorted.value(edge, 0))).collect();
+        assert_eq!(found, [(5, 1.0), (5, 2.0), (5, 1.0), (9, 0.0), (-7, 0.5), (0, 0.5)]);
     }
 }

@@ -143,7 +143,7 @@ impl Fingerprint {
 
     fn add_form(&mut self, form: &EdgeForm, edges: &EdgeIngest) {
         // The order of edges is that of the split.
-        let EdgeColumnOptions { source, rows_are_sources, target, weight, features, order: _, relation } =
+        let EdgeColumnOptions { source, rows_are_sources, target, weight, features, order: _, time, relation } =
             &form.columns;
         self.add("--format", word(form.format));
         self.add("--header", word(form.header));
@@ -154,6 +154,8 @@ impl Fingerprint {
         self.add_some("relation", relation.as_ref().map(|(column, name)| format!("{column} {name}")));
         self.add_some("--dst", target.as_ref());
         self.add_some("--weight", weight.as_ref());
+        self.add_some("--time", time.as_ref().map(|time| &time.column));
+        self.add_some("--time-unit", time.as_ref().and_then(|time| time.unit));
         self.add_list("--edge-features-from", features);
         self.add_some("--edge-feature-dtype", form.feature_dtype.map(|dtype| dtype.name()));
         self.add("--on-bad-line", word(form.on_bad_line));

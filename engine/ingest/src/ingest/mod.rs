@@ -221,7 +221,7 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput, options: &In
         _ => GraphIds::of_layout(job, scan.nodes)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let directory_bytes = plan::directory_memory(&ids.chunks, job.edges.parts(), &job.budget)?;
+    let directory_bytes = plan::directory_memory(&ids.chunks, job.edges.directories(), &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
     let input = InputEdges { reader, source: &edges, values: &values, edges: scan.edges, is_reversed: false };

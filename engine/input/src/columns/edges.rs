@@ -1,5 +1,7 @@
 //! The columns of edges.
 
+use grappa_formats::time_axis::TimeUnit;
+
 use super::{
     NONE, find, in_shell, listed,
     names::{SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAME},
@@ -20,8 +22,19 @@ pub struct EdgeColumnOptions {
     pub features: Vec<String>,
     /// The column with the order of the edges, such as their times. It may have another role, too.
     pub order: Option<String>,
+    /// The column with the times of the edges. It may have another role, too.
+    pub time: Option<TimeColumn<String>>,
     /// A column and the value that it has in the rows that are edges, in text. Other rows are of other relations.
     pub relation: Option<(String, String)>,
+}
+
+/// A column with times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeColumn<C> {
+    /// The column: its name or number as the user says it, or its index.
+    pub column: C,
+    /// The unit in which the store has the times, and of integers in the column. None finds it from the first values.
+    pub unit: Option<TimeUnit>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +44,7 @@ pub(crate) struct EdgeColumns {
     pub weight: Option<usize>,
     pub features: Vec<usize>,
     pub order: Option<usize>,
+    pub time: Option<TimeColumn<usize>>,
     /// The column with the relation of each row, and the relation of the edges.
     pub relation: Option<(usize, String)>,
 }
@@ -43,18 +57,19 @@ impl EdgeColumnOptions {
 
     /// Whether an option says the role of a column.
     pub fn is_given(&self) -> bool {
-        *self != Self { order: self.order.clone(), ..Self::default() }
+        *self != Self { order: self.order.clone(), time: self.time.clone(), ..Self::default() }
     }
 
     /// Whether the only option is that weights are left out.
     pub(crate) fn leaves_out_weights_only(&self) -> bool {
-        *self == Self { order: self.order.clone(), ..Self::without_weights() }
+        *self == Self { order: self.order.clone(), time: self.time.clone(), ..Self::without_weights() }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         let relation = self.relation.as_ref().map(|(column, _)| column.as_str());
         let ends = [&self.source, &self.target, &self.weight, &self.order];
-        relation.into_iter().chain(ends.into_iter().flatten().chain(&self.features).map(String::as_str))
+        let time = self.time.as_ref().map(|time| time.column.as_str());
+        relation.into_iter().chain(time).chain(ends.into_iter().flatten().chain(&self.features).map(String::as_str))
     }
 }
 
@@ -115,8 +130,8 @@ impl EdgeColumns {
             (named, _) => named,
         };
         let order = order(names, weight, options)?;
-        let relation = relation(names, options)?;
-        let columns = Self { source, target, weight, features, order, relation };
+        let (time, relation) = (time(names, options)?, relation(names, options)?);
+        let columns = Self { source, target, weight, features, order, time, relation };
         columns.check_features(names)?;
         let unknown = columns.left_out(names);
         if !unknown.is_empty() && !are_given && options.weight.is_none() {
@@ -144,7 +159,8 @@ impl EdgeColumns {
             return Err("rows are sources, so the column of targets is needed; give --dst".to_owned());
         };
         let weight = find_named(names, options.weight.as_deref().filter(|&weight| weight != NONE), "--weight")?;
-        Ok(Self { source: target, target, weight, features: features(names, options)?, order: None, relation: None })
+        let (features, time) = (features(names, options)?, time(names, options)?);
+        Ok(Self { source: target, target, weight, features, order: None, time, relation: None })
     }
 
     /// The columns of a table without names. `width` is their number.
@@ -162,11 +178,15 @@ impl EdgeColumns {
         let weight = match options.weight.as_deref() {
             Some(NONE) => None,
             Some(weight) => Some(find(&names, weight, "--weight")?),
-            None => (width == 3 && options.features.is_empty() && options.order.as_deref() != Some("3")).then_some(2),
+            None => {
+                let is_order = options.order.as_deref() == Some("3");
+                let is_time = options.time.as_ref().is_some_and(|time| time.column == "3");
+                (width == 3 && options.features.is_empty() && !is_order && !is_time).then_some(2)
+            }
         };
-        let order = order(&names, weight, options)?;
+        let (order, time) = (order(&names, weight, options)?, time(&names, options)?);
         let features = features(&names, options)?;
-        let columns = Self { source: 0, target: 1, weight, features, order, relation: None };
+        let columns = Self { source: 0, target: 1, weight, features, order, time, relation: None };
         columns.check_features(&names)?;
         if !columns.left_out(&names).is_empty() && width > 3 || matches!(weight, Some(0 | 1)) {
             return Err(format!(
@@ -201,14 +221,15 @@ impl EdgeColumns {
         let weight = self.weight.map(|column| ("weight", column));
         let features = self.features.iter().map(|&column| ("feature", column));
         let order = self.order.map(|column| ("order", column));
-        let roles = ends.chain(weight).chain(features).chain(order);
+        let time = self.time.map(|time| ("time", time.column));
+        let roles = ends.chain(weight).chain(features).chain(order).chain(time);
         roles.map(|(role, column)| (role, names[column].to_owned())).collect()
     }
 
     /// The names of the columns that have another role, or none.
     pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
         let relation = self.relation.as_ref().map(|(column, _)| *column);
-        let others = self.values().chain(self.order).chain(relation);
+        let others = self.values().chain(self.order).chain(self.time.map(|time| time.column)).chain(relation);
         let used: Vec<usize> = [self.source, self.target].into_iter().chain(others).collect();
         let others = (0..names.len()).filter(|column| !used.contains(column));
         others.map(|column| names[column]).collect()
@@ -225,6 +246,12 @@ fn order(names: &[&str], weight: Option<usize>, options: &EdgeColumnOptions) -> 
         Some(WEIGHT_NAME) if weight.is_some() => Ok(weight),
         column_name => find_named(names, column_name, "--edge-split-by"),
     }
+}
+
+/// The column with the times of the edges.
+fn time(names: &[&str], options: &EdgeColumnOptions) -> Result<Option<TimeColumn<usize>>, String> {
+    let Some(TimeColumn { column, unit }) = &options.time else { return Ok(None) };
+    Ok(Some(TimeColumn { column: find(names, column, "--time")?, unit: *unit }))
 }
 
 /// The column with the relation of each row, and the relation of the edges.
@@ -290,7 +317,7 @@ mod tests {
     fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
         let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let features = Vec::new();
-        EdgeColumnOptions { source, rows_are_sources: false, target, weight, features, order: None, relation: None }
+        EdgeColumnOptions { source, target, weight, features, ..EdgeColumnOptions::default() }
     }
 
     fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {

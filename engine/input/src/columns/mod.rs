@@ -8,7 +8,10 @@ mod edges;
 mod names;
 mod nodes;
 
-pub use self::{edges::EdgeColumnOptions, nodes::TableOptions};
+pub use self::{
+    edges::{EdgeColumnOptions, TimeColumn},
+    nodes::TableOptions,
+};
 pub(crate) use self::{
     edges::{EdgeColumns, is_header_of_edges, names_both_ends},
     names::{LABEL_NAMES, is_id_name, is_known_name},

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use grappa_formats::dictionary::KEY_BYTES_MAX;
+use grappa_formats::{dictionary::KEY_BYTES_MAX, time_axis::TimeUnit};
 use grappa_io::{Error, Position};
 
 use super::options::{EdgeSourceOptions, IdLimit, LimitSource};
@@ -68,6 +68,18 @@ pub enum BadEdge {
     FeatureNotBoolean(usize),
     /// An edge feature that is not a date.
     FeatureNotDate(usize),
+    /// A missing time.
+    NoTime,
+    /// A time that is neither an integer nor a date.
+    Time,
+    /// A time with a fraction.
+    TimeFraction,
+    /// A time that does not fit 64 bits.
+    TimeTooLarge,
+    /// A date where times are integers without a unit.
+    TimeIsDate,
+    /// A date that is no multiple of the unit.
+    TimeNotWhole(TimeUnit),
     /// A missing value in the column with the order of the edges.
     NoOrder,
     /// A value in this column that is neither a number nor a date.
@@ -157,6 +169,15 @@ impl BadEdge {
             Self::FeatureNotFinite(number) => format!("edge feature {number} is not finite"),
             Self::FeatureNotBoolean(number) => format!("edge feature {number} is neither true nor false"),
             Self::FeatureNotDate(number) => format!("edge feature {number} is not a date such as 2024-02-29"),
+            Self::NoTime => "the value of --time is missing".to_owned(),
+            Self::Time => {
+                "the value of --time is neither an integer nor a date such as 2024-02-29 or 2024-02-29T12:30Z"
+                    .to_owned()
+            }
+            Self::TimeFraction => "the value of --time has a fraction, and times are integers".to_owned(),
+            Self::TimeTooLarge => "the value of --time does not fit 64 bits in the unit of the store".to_owned(),
+            Self::TimeIsDate => "the value of --time is a date, and others are integers".to_owned(),
+            Self::TimeNotWhole(unit) => format!("the value of --time is not whole in the unit of the store, {unit}"),
             Self::NoOrder => "the value of --edge-split-by is missing".to_owned(),
             Self::Order => {
                 "the value of --edge-split-by is neither a number nor a date such as 2024-02-29T12:30".to_owned()
@@ -237,6 +258,12 @@ impl BadEdge {
             Self::OtherSeparator => {
                 "give --separator spaces if they are in names, or --separator comma, semicolon or bar if they separate them; otherwise "
             }
+            Self::TimeFraction => {
+                "write it as an integer of a smaller unit, such as milliseconds with --time-unit ms, or round it; otherwise "
+            }
+            Self::TimeTooLarge => "choose a larger unit with --time-unit; otherwise ",
+            Self::TimeIsDate => "give --time-unit s if integers count seconds since 1970, for example; otherwise ",
+            Self::TimeNotWhole(_) => "choose a smaller unit, such as --time-unit s or ms; otherwise ",
             Self::EmptyWeight => "leave weights out with --weight none; otherwise ",
             Self::WeightTooSmall => {
                 "multiply all weights by one number, so that the smallest are above 1e-37, or write 0; otherwise "

@@ -2,7 +2,11 @@
 
 use grappa_io::{Position, Result, heap};
 
-use super::{BadEdge, order::EdgePlace};
+use super::{
+    BadEdge,
+    order::EdgePlace,
+    time::{EdgeTime, bit_of},
+};
 
 /// The purpose of the memory, in errors.
 pub(super) const BLOCK: &str = "a block of edges";
@@ -20,13 +24,17 @@ pub struct EdgeBatch {
     pub order: EdgeOrder,
 }
 
-/// The places of edges in the order that a column says.
+/// The places of edges in the order that a column says, and their times, which another column says.
 #[derive(Debug, Default)]
 pub struct EdgeOrder {
     /// A number, or the days since 1970-01-01, of each edge. Empty if the source has no such column.
     pub values: Vec<f64>,
     /// The kinds of these values, as bits.
     pub(super) kinds: u8,
+    /// The time of each edge. Empty if the source has no such column.
+    pub times: Vec<i64>,
+    /// The units of these times in the input, as bits.
+    pub(super) units: u8,
 }
 
 impl EdgeOrder {
@@ -35,9 +43,41 @@ impl EdgeOrder {
         self.kinds |= place.kind;
     }
 
+    pub(super) fn push_time(&mut self, time: EdgeTime) {
+        self.times.push(time.value);
+        self.units |= bit_of(time.unit);
+    }
+
     pub(super) fn clear(&mut self) {
         self.values.clear();
-        self.kinds = 0;
+        self.times.clear();
+        (self.kinds, self.units) = (0, 0);
+    }
+
+    /// The numbers of places and of times.
+    pub(super) fn lengths(&self) -> [usize; 2] {
+        [self.values.len(), self.times.len()]
+    }
+
+    /// Removes what was added since [`Self::lengths`] returned these.
+    pub(super) fn truncate_to(&mut self, [values, times]: [usize; 2]) {
+        self.values.truncate(values);
+        self.times.truncate(times);
+    }
+
+    /// Moves what an edge has to the place of an edge before it.
+    pub fn shift(&mut self, from: usize, to: usize) {
+        if let Some(&place) = self.values.get(from) {
+            self.values[to] = place;
+        }
+        if let Some(&time) = self.times.get(from) {
+            self.times[to] = time;
+        }
+    }
+
+    /// Keeps the first `edges` edges.
+    pub fn truncate(&mut self, edges: usize) {
+        self.truncate_to([edges; 2]);
     }
 }
 

@@ -7,18 +7,20 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow_array::{Array, ArrayRef, UInt64Array};
-use grappa_formats::dictionary::KEY_BYTES_MAX;
+use grappa_formats::{dictionary::KEY_BYTES_MAX, time_axis::TimeUnit};
 use grappa_io::Result;
 
 use super::{
     BadEdge, EdgeBatch, EdgeSourceOptions, IdKind, IdLimit, TextBatch,
     bad_edge::Checked,
+    batch::EdgeOrder,
     edge_array::EdgeArray,
     options::KeyForm,
     order::EdgePlace,
     picked_columns::PickedColumns,
     row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
     table::share,
+    time::times_of,
 };
 use crate::{
     columnar::{
@@ -56,6 +58,8 @@ struct BlockArrays {
     values: Vec<ArrayRef>,
     /// The array with the order of the edges, and its type.
     order: Option<(ArrayRef, ValueType)>,
+    /// The array with their times, and the unit of the store.
+    times: Option<(ArrayRef, Option<TimeUnit>)>,
 }
 
 impl BlockArrays {
@@ -67,7 +71,8 @@ impl BlockArrays {
 impl ColumnFile {
     pub fn new(table: ColumnTable, options: &EdgeSourceOptions) -> Result<Self> {
         let columns = PickedColumns::new(&table, options).map_err(|problem| table.file.error(problem))?;
-        table.check_columns(columns.ids.iter().chain(&columns.values).copied().chain(columns.order))?;
+        let time = columns.time.map(|time| time.column);
+        table.check_columns(columns.ids.iter().chain(&columns.values).copied().chain(columns.order).chain(time))?;
         let features = if columns.encoder.is_none() { columns.features().len() } else { 0 };
         Ok(Self {
             spreads: Spread::columns(features),
@@ -121,8 +126,9 @@ impl ColumnFile {
 
     fn block(&self, block: u64) -> Result<BlockArrays> {
         let rows = self.rows_of(block);
-        let PickedColumns { ids, values, order, .. } = &self.columns;
-        let columns: Vec<usize> = ids.iter().chain(values).copied().chain(*order).collect();
+        let PickedColumns { ids, values, order, time, .. } = &self.columns;
+        let columns = ids.iter().chain(values).copied().chain(*order).chain(time.map(|time| time.column));
+        let columns: Vec<usize> = columns.collect();
         let mut arrays = self.read(&rows, &columns)?.into_iter();
         let mut ids = [(); 2].map(|()| arrays.next().expect("columns of ids are read"));
         if self.columns.rows_are_sources {
@@ -131,7 +137,8 @@ impl ColumnFile {
         }
         let values = arrays.by_ref().take(values.len()).collect();
         let order = order.and_then(|column| Some((arrays.next()?, ValueType::from_field(self.table.column(column)))));
-        Ok(BlockArrays { rows, ids, values, order })
+        let times = time.and_then(|time| Some((arrays.next()?, time.unit)));
+        Ok(BlockArrays { rows, ids, values, order, times })
     }
 
     pub fn rows(&self) -> u64 {
@@ -189,6 +196,7 @@ impl ColumnFile {
         into.targets = integers(block, 1, &mut faults);
         self.read_values(block, &mut faults, &mut into.values)?;
         read_order(block, &mut faults, |_, place| into.order.push(place));
+        read_times(block, &mut faults, &mut into.order);
         let check = RowCheck {
             weighted: self.weight_is_first(),
             first_row: block.rows.start,
@@ -216,6 +224,9 @@ impl ColumnFile {
         self.read_values(block, &mut faults, &mut values)?;
         let mut places = Vec::new();
         read_order(block, &mut faults, |_, place| places.push(place));
+        let mut times = EdgeOrder::default();
+        read_times(block, &mut faults, &mut times);
+        into.order.units |= times.units;
         let check = RowCheck {
             weighted: false,
             first_row: block.rows.start,
@@ -253,6 +264,7 @@ impl ColumnFile {
                 into.targets.push(target);
                 into.values.extend_from_slice(values);
                 places.get(row).into_iter().for_each(|&place| into.order.push(place));
+                into.order.times.extend(times.times.get(row));
                 continue;
             };
             let line = match fault.missing {
@@ -369,6 +381,20 @@ fn note_missing_ids(array: &dyn Array, faults: &mut Vec<Fault>) {
     if array.null_count() > 0 {
         faults.iter_mut().enumerate().for_each(|(row, fault)| fault.no_id |= array.is_null(row));
     }
+}
+
+/// Appends the time of each row, if edges have times. A row without a time is a fault.
+fn read_times(block: &BlockArrays, faults: &mut Vec<Fault>, order: &mut EdgeOrder) {
+    let Some((array, unit)) = &block.times else {
+        return;
+    };
+    times_of(array, *unit, |row, time| match time {
+        Ok(time) => order.push_time(time),
+        Err(bad) => {
+            faults_of(faults, block.len())[row].other.get_or_insert(bad);
+            order.times.push(0);
+        }
+    });
 }
 
 /// Calls `each` with the number and the place of each row, if edges have an order. A row without a place is a fault.

@@ -171,6 +171,15 @@ impl Content {
         }
     }
 
+    /// Whether edges may have times: the file has columns.
+    pub fn may_have_times(&self) -> bool {
+        match self {
+            Self::Table(_) => false,
+            Self::Nothing | Self::Columns(_) => true,
+            Self::Text(_) | Self::PackedText { .. } => self.layout().is_some_and(|layout| layout.matrix.is_none()),
+        }
+    }
+
     /// How the file is read. None if it has no edges. `weighted`: edges have weights, in the file or in another one.
     pub fn reading(&self, weighted: bool) -> Option<Reading> {
         if let Self::Columns(file) = self {

@@ -14,9 +14,10 @@ use super::{
     encoded::EdgeEncoder,
     options::KeyForm,
     order::EdgePlace,
+    time::EdgeTime,
 };
 use crate::{
-    columns::EdgeColumns,
+    columns::{EdgeColumns, TimeColumn},
     separator::{Field, Separator, is_blank, trim, unquoted},
     spread::Spread,
     table::Cell,
@@ -60,7 +61,9 @@ impl LineForm {
     /// Lines of source, target and perhaps a weight.
     pub fn plain(separator: Separator, weighted: bool) -> Self {
         let weight = weighted.then_some(2);
-        let columns = EdgeColumns { source: 0, target: 1, weight, features: Vec::new(), order: None, relation: None };
+        let (source, target) = (0, 1);
+        let columns =
+            EdgeColumns { source, target, weight, features: Vec::new(), order: None, time: None, relation: None };
         Self::new(separator, columns, None, if weighted { 3 } else { 2 }, 0)
     }
 
@@ -81,9 +84,10 @@ impl LineForm {
 
     /// Whether the first two columns have the ids, and the third one the weight, if there are more. Such lines are parsed fast.
     pub fn is_plain(&self) -> bool {
-        let EdgeColumns { source, target, weight, ref features, order, ref relation } = self.columns;
+        let EdgeColumns { source, target, weight, ref features, order, time, ref relation } = self.columns;
         features.is_empty()
             && order.is_none()
+            && time.is_none()
             && relation.is_none()
             && source + target == 1
             && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
@@ -97,7 +101,8 @@ impl LineForm {
     /// The fields of source and target in a trimmed line. Appends the values of the edge to `values`, and its place to `order`; if
     /// the line is bad, some of them.
     fn selected<'a>(&self, line: &'a [u8], values: &mut Vec<f32>, order: &mut EdgeOrder) -> Checked<[Field<'a>; 2]> {
-        let EdgeColumns { source, target, weight, ref features, order: order_column, ref relation } = self.columns;
+        let EdgeColumns { source, target, weight, ref features, order: order_column, time, ref relation } =
+            self.columns;
         let mut ends = [const { Cow::Borrowed(&[] as &[u8]) }; 2];
         let mut encoded = match self.encoder {
             Some(_) => vec![Cow::Borrowed(&[] as &[u8]); features.len()],
@@ -119,6 +124,15 @@ impl LineForm {
             if order_column == Some(found) {
                 match EdgePlace::from_cell(cell_of(&field)?) {
                     Ok(place) => order.push(place),
+                    Err(fault) => bad = bad.or(Some(fault)),
+                }
+            }
+            if let Some(TimeColumn { column, unit }) = time
+                && column == found
+            {
+                let text = std::str::from_utf8(unquoted(&field)).map_err(|_| BadEdge::NotUtf8)?;
+                match EdgeTime::from_text(text, unit) {
+                    Ok(time) => order.push_time(time),
                     Err(fault) => bad = bad.or(Some(fault)),
                 }
             }
@@ -345,11 +359,11 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, ids: KeyForm, plain: bool, i
     if form.guards_spaces && memchr3(b',', b';', b'|', line).is_some() {
         return Err(BadEdge::OtherSeparator);
     }
-    let (values, places) = (into.values.len(), into.order.values.len());
+    let (values, places) = (into.values.len(), into.order.lengths());
     let added = keys_and_values_of(line, form, ids, into);
     if added.is_err() {
         into.values.truncate(values);
-        into.order.values.truncate(places);
+        into.order.truncate_to(places);
     }
     added
 }

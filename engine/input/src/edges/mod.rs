@@ -26,6 +26,7 @@ mod picked_columns;
 mod row_check;
 mod table;
 mod text;
+mod time;
 
 use std::{
     path::Path,
@@ -35,7 +36,7 @@ use std::{
     },
 };
 
-use grappa_formats::schema::Column;
+use grappa_formats::{schema::Column, time_axis::TimeUnit};
 use grappa_io::{
     Error, Position, Result,
     workers::{self, ReadAhead},
@@ -60,6 +61,7 @@ use self::{
     layout::READ_AS,
     packed_text::TextStream,
     text::TextLines,
+    time::unit_of,
 };
 use crate::{
     conversions::Conversion, file::read_past_cache_if_large, input::Input, reading::Reading, spread::Spread,
@@ -108,8 +110,14 @@ impl EdgeSource {
             return Err(Error::out_of_range("--edge-features-from", expected, columns));
         }
         let weights = options.weights.as_ref().map(EdgeArray::weights).transpose()?;
+        let has_times = options.columns.time.is_some();
         let mut files: Vec<EdgeFile> =
             inputs.iter().map(|input| EdgeFile::open(&input.clone().into(), &options)).collect::<Result<_>>()?;
+        if has_times && let Some(file) = files.iter().find(|file| !file.content.may_have_times()) {
+            let problem = "times of edges are read from columns of text and Parquet, and this file has no columns with names or numbers; \
+                           write the edges as text or Parquet, or omit --time";
+            return Err(Error::input(file.file.path(), Position::Whole, problem));
+        }
         let in_column = weights_in_column(&files, options.allow_empty)?;
         if weights.is_some() && in_column {
             let file = files.iter().find(|file| file.has_edges()).expect("a file has weights");
@@ -228,6 +236,33 @@ impl EdgeSource {
     /// Whether the integers of all blocks probably count from 1: there is a 1, and no 0.
     pub fn counts_from_one(&self) -> bool {
         self.shared.has_one_without_zero() && !self.has_skipped.load(Ordering::Relaxed)
+    }
+
+    /// The unit of a store for times in this source: that of the first block with edges. None if it has no edges.
+    ///
+    /// # Errors
+    /// If a block can't be read, or it has both integers and dates.
+    pub fn find_time_unit(&self) -> Result<Option<TimeUnit>> {
+        let mut batch = EdgeBatch::default();
+        let mut text = TextBatch::default();
+        while let Some(block) = self.next_block(&|_| false)? {
+            let units = match self.options().are_strings() {
+                true => {
+                    block.parse_text(&mut text, &mut |_| Ok(()))?;
+                    text.order.units
+                }
+                false => {
+                    block.parse(&mut batch, &mut |_| Ok(()))?;
+                    batch.order.units
+                }
+            };
+            let path = self.path(block.id().file);
+            let unit = unit_of(units).map_err(|problem| Error::input(path, Position::Whole, problem))?;
+            if unit.is_some() {
+                return Ok(unit);
+            }
+        }
+        Ok(None)
     }
 
     /// How the files are read: one entry for all files that are read in the same way.

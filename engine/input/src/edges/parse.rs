@@ -144,7 +144,7 @@ fn parse_selected(
 ) -> Result<(), Stop> {
     for line in block {
         let (at, line) = line?;
-        let (values, places) = (into.values.len(), into.order.values.len());
+        let (values, places) = (into.values.len(), into.order.lengths());
         match selected_edge_of(line, form, limits, &mut into.values, &mut into.order) {
             Ok(None) => {}
             Ok(Some((source, target))) => {
@@ -153,7 +153,7 @@ fn parse_selected(
             }
             Err(bad) => {
                 into.values.truncate(values);
-                into.order.values.truncate(places);
+                into.order.truncate_to(places);
                 on_bad(at, line, bad)?;
             }
         }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use arrow_schema::Field;
+
 use super::{EdgeSourceOptions, IdKind, encoded::EdgeEncoder};
 use crate::{
     columnar::{
         ColumnTable,
         types::{ValueType, described, duration_refused, is_list, is_signed, is_struct},
     },
-    columns::EdgeColumns,
+    columns::{EdgeColumns, TimeColumn},
     conversions::Conversion,
 };
 
@@ -26,10 +28,20 @@ pub(crate) struct PickedColumns {
     pub encoder: Option<Arc<EdgeEncoder>>,
     /// The column with the order of the edges.
     pub order: Option<usize>,
+    /// The column with their times.
+    pub time: Option<TimeColumn<usize>>,
     /// The roles of columns, and their names.
     pub roles: Vec<(&'static str, String)>,
     /// The names of the other columns.
     pub left_out: Vec<String>,
+}
+
+/// Whether times may be read from a column.
+fn may_have_times(column: &Field) -> bool {
+    match ValueType::from_field(column) {
+        ValueType::Number | ValueType::Days | ValueType::Moments(_) | ValueType::String => true,
+        ValueType::Boolean | ValueType::Duration | ValueType::Other => false,
+    }
 }
 
 impl PickedColumns {
@@ -55,7 +67,8 @@ impl PickedColumns {
         let picked = [columns.source, columns.target].map(|column| all[column]);
         let values: Vec<usize> = columns.values().map(|column| all[column]).collect();
         let order = columns.order.map(|column| all[column]);
-        let read = picked.iter().chain(&values).copied().chain(order);
+        let time = columns.time.map(|time| TimeColumn { column: all[time.column], ..time });
+        let read = picked.iter().chain(&values).copied().chain(order).chain(time.map(|time| time.column));
         if let Some(column) = read
             .clone()
             .map(|column| table.column(column))
@@ -109,6 +122,13 @@ impl PickedColumns {
                 ));
             }
         }
+        if let Some(column) = time.map(|time| table.column(time.column)).filter(|&column| !may_have_times(column)) {
+            return Err(format!(
+                "expected integers, dates or text in column {}; give --time another column, or cast it: {}",
+                described(column),
+                table.file.remedy_for(Conversion::ParquetToIntegers, column.name())
+            ));
+        }
         let are_numbers =
             features.iter().all(|&column| ValueType::from_field(table.column(column)) == ValueType::Number);
         let encoder = match EdgeEncoder::from_options(options) {
@@ -118,6 +138,7 @@ impl PickedColumns {
         Ok(Self {
             encoder,
             order,
+            time,
             rows_are_sources: options.columns.rows_are_sources,
             signed: picked.map(|column| is_signed(table.column(column))),
             left_out: left_out.into_iter().map(str::to_owned).collect(),

@@ -109,15 +109,13 @@ impl RowCheck<'_> {
             }
             [into.sources[sound], into.targets[sound]] = ids;
             into.values.copy_within(row * width..(row + 1) * width, sound * width);
-            if let Some(&place) = into.order.values.get(row) {
-                into.order.values[sound] = place;
-            }
+            into.order.shift(row, sound);
             sound += 1;
         }
         into.sources.truncate(sound);
         into.targets.truncate(sound);
         into.values.truncate(sound * width);
-        into.order.values.truncate(sound);
+        into.order.truncate(sound);
         Ok(())
     }
 

@@ -74,7 +74,7 @@ const BOOLEANS: [[&str; 2]; 4] = [["false", "true"], ["no", "yes"], ["f", "t"], 
 
 /// The form of a text.
 pub(crate) fn form_of(text: &str) -> Form {
-    if MISSING.contains(&text) {
+    if is_missing(text) {
         Form::Missing
     } else if is_code(text) {
         Form::Code
@@ -91,6 +91,11 @@ pub(crate) fn form_of(text: &str) -> Form {
     } else {
         Form::Text
     }
+}
+
+/// Whether a text stands for a missing value.
+pub(crate) fn is_missing(text: &str) -> bool {
+    MISSING.contains(&text)
 }
 
 /// Whether a text has only digits, and begins with a zero that a number would not have.

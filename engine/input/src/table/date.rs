@@ -1,8 +1,11 @@
 //! Dates and times of ISO 8601, as days since 1970-01-01 in UTC.
 
+use grappa_formats::time_axis::TimeUnit;
 use time::{Date, Month, UtcDateTime};
 
 const DAY_SECONDS: f64 = 86_400.0;
+const SECOND_NANOSECONDS: i128 = 1_000_000_000;
+const DAY_NANOSECONDS: i128 = 86_400 * SECOND_NANOSECONDS;
 
 /// The days since 1970-01-01 of `2024-02-29`, with a fraction for a time: `2024-02-29T12:30`, `2024-02-29 12:30:05.25+01:00`.
 /// None if the text has another form, or there is no such day.
@@ -22,6 +25,52 @@ pub fn days_of(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(f64::from(days) + fraction)
+}
+
+/// A moment, exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Nanoseconds since 1970-01-01 in UTC.
+    pub nanoseconds: i128,
+    /// The coarsest unit that has the digits of the text: days for a date alone, and for fractions of a second that of their digits.
+    pub unit: TimeUnit,
+}
+
+/// The moment that a text says in the form of [`days_of`], with at most nine digits of a fraction of a second.
+pub fn moment_of(text: &str) -> Option<Moment> {
+    // It checks the form, and the numbers' ranges.
+    days_of(text)?;
+    let (date, time) = text.split_at_checked(10)?;
+    let day = i128::from(days_of(date)? as i64) * DAY_NANOSECONDS;
+    let Some(time) = time.get(1..) else {
+        return Some(Moment { nanoseconds: day, unit: TimeUnit::Days });
+    };
+    let (clock, zone) = time.split_at(time.find(['Z', 'z', '+', '-']).unwrap_or(time.len()));
+    let field = |text: &str| text.parse::<i128>().ok();
+    let offset_minutes = match zone.split_at_checked(1) {
+        Some((sign @ ("+" | "-"), zone)) => {
+            let minutes = 60 * field(zone.get(..2)?)?
+                + zone.get(2..).map_or(Some(0), |rest| {
+                    let rest = rest.strip_prefix(':').unwrap_or(rest);
+                    if rest.is_empty() { Some(0) } else { field(rest) }
+                })?;
+            if sign == "-" { -minutes } else { minutes }
+        }
+        _ => 0,
+    };
+    let (clock, fraction) = clock.split_once(['.', ',']).unwrap_or((clock, ""));
+    let unit = match fraction.len() {
+        0 => TimeUnit::Seconds,
+        1..=3 => TimeUnit::Milliseconds,
+        4..=6 => TimeUnit::Microseconds,
+        7..=9 => TimeUnit::Nanoseconds,
+        _ => return None,
+    };
+    let fraction = if fraction.is_empty() { 0 } else { field(&format!("{fraction:0<9}"))? };
+    let mut fields = clock.split(':').map(field);
+    let (hour, minute, second) = (fields.next()??, fields.next()??, fields.next().unwrap_or(Some(0))?);
+    let seconds = 3600 * hour + 60 * (minute - offset_minutes) + second;
+    Some(Moment { nanoseconds: day + seconds * SECOND_NANOSECONDS + fraction, unit })
 }
 
 /// Whether a text is a date in another order or with other separators: `01/02/2024`, `31.12.24`, `2024/1/5`.

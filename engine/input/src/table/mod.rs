@@ -21,7 +21,8 @@ mod problems;
 
 pub use self::options::{EncodingOptions, MissingOption, MissingOptions, Replacement};
 pub(crate) use self::{
-    cell::{Cell, Form, HEXADECIMAL, form_of},
+    cell::{Cell, Form, HEXADECIMAL, form_of, is_missing},
+    date::{Moment, moment_of},
     encoder::{Encoder, boolean_of, described},
     fit::{ColumnFit, Fitted},
     problems::{Kind as ProblemKind, Problems, RowNames},

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use grappa_formats::{EdgePart, NodeId};
+use grappa_formats::{EdgePart, NodeId, rows::Row};
 use grappa_io::Result;
 use grappa_storage::{Chunk, Store};
 
@@ -15,6 +15,15 @@ pub struct KnownEdges {
     list: Vec<(NodeId, NodeId)>,
     /// Whether the reverse of an edge counts as the edge.
     undirected: bool,
+}
+
+/// Whether an adjacency list has a source. A list in the order of time is read from front to back.
+fn has_source(row: &Row<'_>, source: u64) -> bool {
+    if row.is_by_time() {
+        return row.iter().any(|other| other == source);
+    }
+    let place = row.lower_bound(source);
+    place < row.degree() && row.get(place) == source
 }
 
 impl KnownEdges {
@@ -64,8 +73,7 @@ impl KnownEdges {
                     continue;
                 };
                 let row = lists.rows().row(target.0 - lists.span().first_node.0)?;
-                let place = row.lower_bound(source.0);
-                if place < row.degree() && row.get(place) == source.0 {
+                if has_source(&row, source.0) {
                     return Ok(true);
                 }
                 break;

@@ -1,11 +1,5 @@
 //! Encodes the adjacency lists of a chunk.
 
-use std::{
-    fs::File,
-    io::{Read, Seek, Write},
-    path::PathBuf,
-};
-
 use grappa_formats::{
     ChunkId, ChunkSpan, EdgePart, NodeId,
     chunks::ChunkMap,
@@ -13,22 +7,21 @@ use grappa_formats::{
     edge_rows::{EdgeRowsEncoder, EdgeRowsMeta, WEIGHT},
     features::FeatureLayout,
     manifest::ChunkEntry,
-    rows::{LINE_BYTES, LINE_ROWS, RowsEncoder, RowsMeta, choose_codec},
+    rows::{LINE_BYTES, LINE_ROWS, RowCodec, RowsEncoder, choose_codec},
 };
 use grappa_io::{
-    Error, Result,
+    Result,
     container::{ContainerWriter, WrittenFile},
-    unnamed::unnamed_file,
 };
 
-use super::StoreFolder;
+use super::{
+    StoreFolder,
+    list_files::{DRAIN_BYTES, ListFiles},
+};
 use crate::files;
 
 /// Edges in the sample from which the codec of a chunk is chosen.
 const SAMPLE_EDGES: usize = 1 << 15;
-/// Encoded bytes per write.
-const DRAIN_BYTES: usize = 256 << 10;
-
 /// The chunks of the destinations and of the sources of edges. They are the same unless the two ends have different types.
 #[derive(Debug, Clone, Copy)]
 pub struct EndChunks<'a> {
@@ -44,29 +37,21 @@ impl<'a> From<&'a ChunkMap> for EndChunks<'a> {
     }
 }
 
-/// Writes the adjacency lists of one chunk: the files `edges` and `degrees`, and `weights` and `edge-features` if edges have them.
+/// Writes the adjacency lists of one chunk: the files `edges` and `degrees`, and `weights`, `edge-features`, `times` and `time-degrees` if
+/// edges have them.
 ///
 /// Adjacency lists are pushed in the order of their destinations and encoded at once. Memory: the sample from which the
-/// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file. The exceptions of
-/// the directory come after its lines in the file. If there are many, they wait in a scratch file.
+/// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file; with times, a second directory
+/// and no sample.
 pub struct AdjacencyWriter<'a> {
     sources: &'a ChunkMap,
     span: ChunkSpan,
     bucket_edges: Vec<u64>,
     encoder: Encoder,
-    edges: ContainerWriter,
-    degrees: ContainerWriter,
-    exceptions: Exceptions,
+    edges: ListFiles,
+    times: Option<TimesWriter>,
     weights: Option<EdgeRowsWriter>,
     features: Option<EdgeRowsWriter>,
-}
-
-/// The exceptions of the directory that exceed a buffer.
-struct Exceptions {
-    /// The folder of the scratch file.
-    folder: PathBuf,
-    /// The scratch file, which has no name.
-    file: Option<File>,
 }
 
 enum Encoder {
@@ -80,6 +65,11 @@ struct Sample {
     sources: Vec<u64>,
     /// The end of each adjacency list in `sources`.
     ends: Vec<usize>,
+}
+
+struct TimesWriter {
+    encoder: RowsEncoder,
+    files: ListFiles,
 }
 
 struct EdgeRowsWriter {
@@ -118,6 +108,7 @@ impl<'a> AdjacencyWriter<'a> {
         let folder = store.chunk(chunk)?;
         let file =
             |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(part.file(name)), kind, meta_bytes);
+        let edges = [("edges", FileKind::ROWS), ("degrees", FileKind::DEGREES)];
         let of_edges = |name, kind, layout| {
             Ok(EdgeRowsWriter {
                 kind,
@@ -133,20 +124,68 @@ impl<'a> AdjacencyWriter<'a> {
             span: ChunkSpan::for_chunk(destinations, chunk),
             bucket_edges: vec![0; sources.chunks() as usize],
             encoder: Encoder::Sampling(Sample::default()),
-            edges: file("edges", FileKind::ROWS, RowsMeta::BYTES)?,
-            degrees: file("degrees", FileKind::DEGREES, RowsMeta::BYTES)?,
-            exceptions: Exceptions { folder, file: None },
+            edges: ListFiles::create(&folder, part, edges)?,
+            times: None,
             weights,
             features,
         })
+    }
+
+    /// As [`AdjacencyWriter::create_part`], for edges with times, which are positions on an axis of so many.
+    pub fn create_timed(
+        store: &StoreFolder,
+        chunks: impl Into<EndChunks<'a>>,
+        chunk: ChunkId,
+        part: EdgePart,
+        weighted: bool,
+        features: Option<FeatureLayout>,
+        positions: u64,
+    ) -> Result<Self> {
+        let untimed = Self::create_part(store, chunks, chunk, part, weighted, features)?;
+        let span = untimed.span;
+        let encoder = |codec, universe| {
+            let mut encoder = RowsEncoder::new(codec, universe, span.first_node.0);
+            encoder.reserve(span.rows);
+            encoder
+        };
+        let files = [(files::TIMES, FileKind::TIMES), (files::TIME_DEGREES, FileKind::TIME_DEGREES)];
+        let files = ListFiles::create(&store.chunk(chunk)?, part, files)?;
+        Ok(Self {
+            encoder: Encoder::Chosen(Box::new(encoder(RowCodec::ByTime, untimed.sources.nodes()))),
+            times: Some(TimesWriter { encoder: encoder(RowCodec::EliasFano, positions), files }),
+            ..untimed
+        })
+    }
+
+    /// Whether edges have times.
+    pub fn is_timed(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Appends the adjacency list of the next node, whose edges have times: their positions, ascending, and as [`AdjacencyWriter::push`] says,
+    /// but with sources in the order of (time, source).
+    ///
+    /// # Panics
+    /// If there are not as many times, weights or rows as sources, or edges have no times.
+    pub fn push_timed(&mut self, times: &[u64], sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
+        assert_eq!(times.len(), sources.len(), "one time per edge");
+        let TimesWriter { encoder, files } = self.times.as_mut().expect("edges have times");
+        encoder.push(times);
+        files.drain(encoder)?;
+        self.push_list(sources, weights, features)
     }
 
     /// Appends the adjacency list of the next node: its sources, ascending, their weights if the graph is weighted, and their
     /// encoded rows if edges have features.
     ///
     /// # Panics
-    /// If there are not as many weights or rows as sources.
+    /// If there are not as many weights or rows as sources, or edges have times.
     pub fn push(&mut self, sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
+        assert!(self.times.is_none(), "edges have times");
+        self.push_list(sources, weights, features)
+    }
+
+    fn push_list(&mut self, sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
         for &source in sources {
             self.bucket_edges[self.sources.chunk_of(NodeId(source)).0 as usize] += 1;
         }
@@ -164,12 +203,7 @@ impl<'a> AdjacencyWriter<'a> {
         match &mut self.encoder {
             Encoder::Chosen(encoder) => {
                 encoder.push(sources);
-                if encoder.finished_bytes() >= DRAIN_BYTES {
-                    self.edges.write(&encoder.take_bytes())?;
-                }
-                if encoder.exceptions_bytes() >= DRAIN_BYTES {
-                    self.exceptions.spill(&encoder.take_exceptions())?;
-                }
+                self.edges.drain(encoder)?;
             }
             Encoder::Sampling(sample) => {
                 if (sample.sources.len() + sources.len()).max(sample.ends.len() + 1) >= SAMPLE_EDGES {
@@ -203,18 +237,14 @@ impl<'a> AdjacencyWriter<'a> {
     /// If fewer adjacency lists were pushed than the chunk has nodes.
     pub fn finish(mut self) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
         self.choose(None);
-        let Encoder::Chosen(mut encoder) = self.encoder else { unreachable!("a codec was just chosen") };
-        if self.exceptions.file.is_some() {
-            self.exceptions.spill(&encoder.take_exceptions())?;
+        let Encoder::Chosen(encoder) = self.encoder else { unreachable!("a codec was just chosen") };
+        let (meta, files) = self.edges.finish(*encoder, self.span)?;
+        let mut files = Vec::from(files);
+        if let Some(TimesWriter { encoder, files: of_times }) = self.times {
+            files.extend(of_times.finish(encoder, self.span)?.1);
         }
-        let tail = encoder.finish();
-        assert_eq!(tail.meta.rows, self.span.rows, "one adjacency list per node of chunk {}", self.span.chunk);
-        self.edges.write(&tail.edges_payload_rest)?;
-        self.degrees.write(&tail.degrees_payload)?;
-        self.exceptions.copy_to(&mut self.degrees)?;
-        let mut files = vec![self.degrees.finish(tail.meta.encode())?, self.edges.finish(tail.meta.encode())?];
         for writer in self.weights.into_iter().chain(self.features) {
-            files.push(writer.finish(self.span, tail.meta.edges)?);
+            files.push(writer.finish(self.span, meta.edges)?);
         }
         Ok((ChunkEntry::of_buckets(self.bucket_edges), files))
     }
@@ -237,33 +267,6 @@ impl EdgeRowsWriter {
     }
 }
 
-impl Exceptions {
-    /// Appends encoded exceptions to the scratch file.
-    fn spill(&mut self, bytes: &[u8]) -> Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(unnamed_file(&self.folder)?),
-        };
-        file.write_all(bytes).map_err(Error::io("write a scratch file in", &self.folder))
-    }
-
-    /// Appends what the scratch file has to `out`.
-    fn copy_to(self, out: &mut ContainerWriter) -> Result<()> {
-        let Some(mut file) = self.file else { return Ok(()) };
-        file.rewind().map_err(Error::io("read a scratch file in", &self.folder))?;
-        let mut buffer = Vec::with_capacity(DRAIN_BYTES);
-        loop {
-            let part = &mut (&file).take(DRAIN_BYTES as u64);
-            let read = part.read_to_end(&mut buffer);
-            if read.map_err(Error::io("read a scratch file in", &self.folder))? == 0 {
-                return Ok(());
-            }
-            out.write(&buffer)?;
-            buffer.clear();
-        }
-    }
-}
-
 impl Sample {
     fn lists(&self) -> impl Iterator<Item = &[u64]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -273,6 +276,7 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
+    use grappa_formats::rows::RowsMeta;
     use grappa_io::container::ContainerFile;
 
     use super::*;

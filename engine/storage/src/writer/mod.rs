@@ -28,6 +28,7 @@ mod adjacency;
 mod chunks;
 pub mod finished;
 mod folder;
+mod list_files;
 mod scratch;
 
 use std::{

@@ -110,7 +110,7 @@ fn corrupt_containers_are_errors() {
     let name = "labels-single";
     errors! { damaged:
         name, |b| b[0] = b'P' => 0, "not a Grappa file";
-        name, |b| b[12] = 3 => 8, "format version 3 is newer";
+        name, |b| b[12] = 4 => 8, "format version 4 is newer";
         name, |b| { b[12] = 2; seal(b); } => 12, "files of kind LABL have format version 1, not 2";
         name, |b| (b[12], b[15]) = (1, 1) => 8, "format version 16777217 is newer";
         name, |b| { b[12] = 0; seal(b); } => 12, "format version 0";

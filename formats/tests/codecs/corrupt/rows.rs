@@ -6,7 +6,9 @@ use super::*;
 fn corrupt_rows_are_errors() {
     let (edges, degrees) = ("edges-elias-fano", "degrees-elias-fano");
     errors! { changed:
-        edges, |p| p.put_meta(0, [2]) => 64, "row codec 2";
+        edges, |p| p.put_meta(0, [3]) => 64, "row codec 3";
+        edges, |p| p.put_meta(0, [2]) => 64, "not of the same rows";
+        "edges-by-time", |p| p.put_meta(3, [1]) => 64, "row codec 2 with parameters [0, 0, 1,";
         edges, |p| p.put_meta(1, [1]) => 64, "row codec 0 with parameters [1, 0, 0, 0, 0, 0, 0]";
         edges, |p| p.put_meta(6, [1]) => 64, "reserved";
         "edges-gap", |p| p.put_meta(2, [32]) => 64, "row codec 1 with parameters [1, 32,";
@@ -23,6 +25,32 @@ fn corrupt_rows_are_errors() {
         degrees, |p| p.put(0, [1]) => PAYLOAD, "row 0 does not start where";
         degrees, |p| p.put(6, [1]) => PAYLOAD + 6, "row 0 does not start where";
         degrees, |p| p.put(14, [1]) => PAYLOAD + 14, "line of rows 0.. does not match the rows";
+    }
+}
+
+#[test]
+fn corrupt_times_are_errors() {
+    let (times, degrees) = ("times", "time-degrees");
+    errors! { changed:
+        "edges-by-time", |p| p.put(5, [1]) => PAGE + 5, "are not the encoding of any row";
+        times, |p| p.put(8, [1]) => PAGE + 8, "are not the encoding of any row";
+        times, |p| p.put_meta(8, [99]) => 64, "not of the same rows";
+        times, |p| p.payload.truncate(12) => 12, "the rows: expected 16 bytes, found 12";
+        degrees, |p| p.put(14, [1]) => PAGE + 14, "line of rows 0.. does not match the rows";
+    }
+    let (span, table) = ("time-axis-span", "time-axis-table");
+    errors! { changed:
+        span, |p| p.meta[0] = 6 => 64, "there is no unit of time 6";
+        span, |p| p.meta[1] = 2 => 65, "there is no form 2 of an axis of time";
+        span, |p| p.meta[7] = 1 => 71, "a reserved byte of the meta is not 0";
+        span, |p| p.put_meta(8, i64::MAX.to_le_bytes()) => 72, "100 points in time from 9223372036854775807 on exceed an i64";
+        span, |p| p.put_meta(16, [0; 8]) => 72, "0 points in time from 1700000000 on exceed an i64";
+        span, |p| p.put_meta(16, (NODES_MAX + 1).to_le_bytes()) => 80, "points in time are more than 2^40";
+        span, |p| p.meta.truncate(16) => 32, "the meta has 16 bytes, not 24";
+        span, |p| p.payload.push(0) => 24, "calls for a payload of 0 bytes, the header says 1";
+        table, |p| p.put_meta(16, [4]) => 24, "calls for a payload of 32 bytes, the header says 24";
+        table, |p| p.put(8, (-365i64).to_le_bytes()) => PAYLOAD + 8, "the times of the table do not ascend";
+        table, |p| p.put_meta(8, [0; 8]) => 72, "the meta has the first time 0, the table -365";
     }
 }
 

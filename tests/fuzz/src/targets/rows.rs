@@ -1,4 +1,4 @@
-//! The adjacency lists of a chunk in both codes: `edges` and `degrees` without their containers. And in-degrees alone.
+//! The adjacency lists of a chunk in each code: `edges` and `degrees` without their containers. And in-degrees alone.
 //!
 //! An input is the length of the metadata in one byte, the metadata, and the payloads.
 
@@ -28,12 +28,17 @@ pub fn targets() -> Vec<Target> {
     vec![
         target("rows-elias-fano", elias_fano_seeds, run_rows),
         target("rows-gap", gap_seeds, run_rows),
+        target("rows-by-time", by_time_seeds, run_rows),
         target("in-degrees", degrees_seeds, run_degrees),
     ]
 }
 
 fn elias_fano_seeds() -> Vec<Vec<u8>> {
     [16, 1000, 1 << 40].map(|universe| seed(RowCodec::EliasFano, universe)).to_vec()
+}
+
+fn by_time_seeds() -> Vec<Vec<u8>> {
+    [16, 1000, 1 << 40].map(|universe| seed(RowCodec::ByTime, universe)).to_vec()
 }
 
 fn gap_seeds() -> Vec<Vec<u8>> {
@@ -52,7 +57,9 @@ fn seed(codec: RowCodec, universe: u64) -> Vec<u8> {
     encoder.push(&[5, 6, 7, 8, 12]);
     for degree in [1, 0, 2, 130, 17, 300] {
         let mut sources: Vec<u64> = (0..degree).map(|_| random.below(universe)).collect();
-        sources.sort_unstable();
+        if codec != RowCodec::ByTime {
+            sources.sort_unstable();
+        }
         encoder.push(&sources);
     }
     encoder.push(&(0..universe.min(200)).collect::<Vec<_>>());
@@ -124,7 +131,9 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
         sources.clear();
         let positions: Vec<u64> = (0..row.degree()).step_by(3).collect();
         row.get_many(&positions, &mut sources);
-        row.lower_bound(8);
+        if !row.is_by_time() {
+            row.lower_bound(8);
+        }
     }
     rows.check(|_, _| {}).map_err(|problem| match problem.error {
         FormatError::Invalid { problem, offset } => FormatError::invalid(offset, problem),
@@ -139,13 +148,15 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
         decoded.clear();
         found.decode_into(&mut decoded);
         assert_eq!(found.iter().collect::<Vec<_>>(), decoded);
-        assert!(decoded.is_sorted() && decoded.iter().all(|&source| source < meta.universe));
+        let ascends = !found.is_by_time();
+        assert!(!ascends || decoded.is_sorted());
+        assert!(decoded.iter().all(|&source| source < meta.universe));
         assert_eq!((rows.degree(row), found.degree()), (decoded.len() as u64, decoded.len() as u64));
         let positions: Vec<u64> = (0..decoded.len() as u64).step_by(5).collect();
         drawn.clear();
         found.get_many(&positions, &mut drawn);
         assert!(drawn.iter().eq(decoded.iter().step_by(5)));
-        for &bound in decoded.iter().step_by(17).chain(&[0, meta.universe]) {
+        for &bound in decoded.iter().step_by(17).chain(&[0, meta.universe]).filter(|_| ascends) {
             let expected = decoded.partition_point(|&source| source < bound);
             assert_eq!(found.lower_bound(bound), expected as u64, "the sources below {bound}");
         }

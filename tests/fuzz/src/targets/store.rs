@@ -17,6 +17,7 @@ use grappa_formats::{
     permutation_table::{PermutationTable, encode_entries},
     schema::{Column, Schema},
     splits,
+    time_axis::TimeAxis,
 };
 
 use super::shared::outcome;
@@ -35,6 +36,7 @@ pub fn targets() -> Vec<Target> {
     let edge_features = || golden(&["edge-features-bf16", "edge-features-int8"]);
     let assignments = || golden(&["assignment", "assignment-sweep", "assignment-whole"]);
     let aggregates = || golden(&["aggregates", "aggregates-weighted"]);
+    let axes = || golden(&["time-axis-span", "time-axis-table"]);
     vec![
         target("container", Repair::Container, container_seeds, run_container),
         of_kind("manifest", FileKind::MANIFEST, || golden(&["manifest", "manifest-slice"]), run_manifest),
@@ -53,6 +55,7 @@ pub fn targets() -> Vec<Target> {
             run_edge_rows(input, FileKind::EDGE_FEATURES)
         }),
         of_kind("split", FileKind::SPLIT, split_seeds, run_split),
+        of_kind("time-axis", FileKind::TIME_AXIS, axes, run_time_axis),
         Target {
             words: &["\"kind\":\"number\"", "{\"mean\":1e9}", "\"one_hot\"", "\"values\":[]", "\\u0000", "null"],
             // A name of a column comes back in the names of its dimensions.
@@ -66,8 +69,10 @@ pub fn targets() -> Vec<Target> {
 fn golden(names: &[&str]) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden");
     let files = names.iter().flat_map(|name| {
-        let found: Vec<_> =
-            ["v1", "v1-pages"].iter().filter_map(|layout| fs::read(folder.join(layout).join(name)).ok()).collect();
+        let found: Vec<_> = ["v1", "v1-pages", "v3"]
+            .iter()
+            .filter_map(|layout| fs::read(folder.join(layout).join(name)).ok())
+            .collect();
         assert!(!found.is_empty(), "there is no golden file {name}");
         found
     });
@@ -83,6 +88,18 @@ fn schema_seeds() -> Vec<Vec<u8>> {
     };
     seeds.push(numbers.encode().0);
     seeds
+}
+
+fn run_time_axis(input: &Input) -> String {
+    outcome(TimeAxis::decode(input.bytes), |axis| {
+        for position in (0..axis.positions()).step_by((axis.positions() / 50).max(1) as usize) {
+            let time = axis.time(position);
+            assert_eq!((axis.position(time), axis.earlier(time)), (Some(position), position));
+            assert_eq!(axis.not_later(time), position + 1);
+        }
+        assert_eq!(TimeAxis::decode(&axis.encode().0).expect("it was just encoded"), axis);
+        format!("accepted, a table: {}", axis.is_table())
+    })
 }
 
 fn run_schema(input: &Input) -> String {

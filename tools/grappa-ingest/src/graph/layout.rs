@@ -138,6 +138,7 @@ fn relation_with_line(line: &GraphLine, relation: RelationIngest) -> Result<Rela
                     target: columns.target.or(own_columns.target),
                     weight: columns.weight.or(own_columns.weight),
                     features: first_with_values(columns.features, own_columns.features),
+                    time: columns.time.or(own_columns.time),
                     ..own_columns
                 },
                 weights: form.weights.or(own_form.weights),

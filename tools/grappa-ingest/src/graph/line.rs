@@ -41,7 +41,7 @@ const NODE_OPTIONS: [&str; 25] = [
 ];
 
 /// Options of edges. The name before a value is the name of a relation, alone or between its types.
-const EDGE_OPTIONS: [&str; 21] = [
+const EDGE_OPTIONS: [&str; 23] = [
     "format",
     "header",
     "separator",
@@ -50,6 +50,8 @@ const EDGE_OPTIONS: [&str; 21] = [
     "dst",
     "weight",
     "weights",
+    "time",
+    "time-unit",
     "edge-features-from",
     "edge-features",
     "edge-feature-dtype",

@@ -282,7 +282,8 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
 fn relation(line: &GraphLine, table: &Table, key: &[String; 3], columns: EdgeColumnOptions) -> Result<RelationIngest> {
     let files = [table.path.display().to_string()];
     let mut edges = line.relation(key, &files)?.options(Data::default())?.edges;
-    edges.form.columns = EdgeColumnOptions { features: edges.form.columns.features.clone(), ..columns };
+    let EdgeColumnOptions { features, time, .. } = edges.form.columns;
+    edges.form.columns = EdgeColumnOptions { features, time, ..columns };
     edges.form.header = HeaderLine::Yes;
     edges.files = vec![Input::from(table.path.clone())];
     let [source, name, destination] = key.each_ref().map(String::as_str);

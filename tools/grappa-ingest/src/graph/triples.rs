@@ -81,6 +81,7 @@ pub fn read(line: &mut GraphLine, files: &[String]) -> Result<Vec<RelationIngest
             source: Some("1".to_owned()),
             target: Some("3".to_owned()),
             relation: Some(("2".to_owned(), key[1].clone())),
+            time: edges.form.columns.time.take(),
             ..EdgeColumnOptions::default()
         };
         let [source, name, destination] = key.each_ref().map(String::as_str);

@@ -47,6 +47,12 @@ pub struct BlockBuffers {
 }
 
 impl BlockBuffers {
+    /// The time of an edge of the block; 0 if edges have no times.
+    #[inline]
+    pub fn time(&self, edge: usize) -> i64 {
+        self.batch.order.times.get(edge).copied().unwrap_or(0)
+    }
+
     /// The place of an edge of the block in the input; 0 if places do not matter.
     #[inline]
     pub fn place(&self, edge: usize) -> u64 {
@@ -220,13 +226,11 @@ pub fn remove_edges(batch: &mut EdgeBatch, edges: &[usize], width: usize) {
         batch.sources[distinct] = batch.sources[edge];
         batch.targets[distinct] = batch.targets[edge];
         batch.values.copy_within(edge * width..(edge + 1) * width, distinct * width);
-        if let Some(&place) = batch.order.values.get(edge) {
-            batch.order.values[distinct] = place;
-        }
+        batch.order.shift(edge, distinct);
         distinct += 1;
     }
     batch.sources.truncate(distinct);
     batch.targets.truncate(distinct);
     batch.values.truncate(distinct * width);
-    batch.order.values.truncate(distinct);
+    batch.order.truncate(distinct);
 }

@@ -10,7 +10,7 @@
 //!  SortPass   (pass 2)            per chunk, per shard: reads, sorts
 //!      | adjacency lists          AdjacencyWriter: encodes
 //!      v
-//!  chunk-<i>/{edges,degrees,weights,edge-features}
+//!  chunk-<i>/{edges,degrees,weights,edge-features,times,time-degrees}
 //! ```
 //!
 //! If ids do not fit in memory, `InputBlocks` maps ids to keys instead, and two more passes come before pass 1 ([`join`]):
@@ -19,6 +19,8 @@
 //!  InputBlocks -> SpillPass (Route::Segment by source) -> SpilledBlocks
 //!              -> SpillPass (Route::Segment by target) -> SpilledBlocks -> pass 1
 //! ```
+//!
+//! If edges have times, their axis is found between both passes ([`times`]).
 //!
 //! Every pass divides its input into blocks. The journal records finished blocks and chunks, so a resumed run skips them.
 
@@ -33,6 +35,7 @@ mod route;
 mod sort_pass;
 mod spill_pass;
 mod spilled_blocks;
+mod times;
 
 use std::sync::atomic::AtomicBool;
 
@@ -52,6 +55,7 @@ use self::{
     route::{EdgeKeys, Route},
     sort_pass::SortPass,
     spill_pass::SpillPass,
+    times::{SpilledTimes, find_axis},
 };
 use crate::ingest::{
     edge_ingest::EdgeReader,
@@ -109,6 +113,7 @@ pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_
             // Places say from which file an edge comes.
             let shape = ValueShape {
                 is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts),
+                is_timed: values.shape.is_timed,
                 width: values.shape.width + KeyParts::extra_values(parts),
             };
             let edges = join::map_ends(job, input, shape, parts, ends, join)?;
@@ -124,10 +129,17 @@ pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_
     }
 
     let spilled = job.journal.stage(Stage::Edges);
+    let axis = values.time_unit.map(|unit| {
+        let shards = keys.shards.chunks();
+        find_axis(job, unit, &SpilledTimes { spill: &spill, spilled: &spilled, shards, shape: values.shape })
+    });
+    let axis = axis.transpose()?;
     let bytes = spilled.records() * record_words * 8;
     job.enter(SORTING, sort_leases(&job.budget, directory_bytes))?;
     job.progress.stage(SORTING, Some(bytes));
-    let parallel = (edge_options.undirected && !edge_options.dedup).then(ParallelEdges::default);
+    // Lists in the order of time have parallel edges at other places than next to each other.
+    let counts_parallel = edge_options.undirected && !edge_options.dedup && axis.is_none();
+    let parallel = counts_parallel.then(ParallelEdges::default);
     let gate = MemoryGate::new(job.budget.memory - directory_bytes);
     let pass = SortPass {
         job,
@@ -141,6 +153,7 @@ pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_
         directory_bytes,
         parallel: parallel.as_ref(),
         has_dropped: AtomicBool::new(false),
+        axis: axis.as_ref(),
     };
     job.write_chunks(
         Stage::Edges,

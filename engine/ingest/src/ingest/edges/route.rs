@@ -84,7 +84,7 @@ fn spill_by_shard(
     writer: &mut SpillWriter,
 ) -> Result<()> {
     let edges = sources.iter().copied().zip(targets.iter().copied());
-    if shape.width == 0 && keys.parts.is_none() {
+    if shape.words() == 0 && keys.parts.is_none() {
         for (source, target) in edges {
             if drop_loops && source == target {
                 continue;
@@ -103,7 +103,7 @@ fn spill_by_shard(
         let (shard, key) = keys.route(source, target, file_of(block.place(k)), values);
         let record = writer.push(shard)?;
         record[0] = key;
-        shape.write(&values[..shape.width], block.place(k), &mut record[1..]);
+        shape.write(&values[..shape.width], block.time(k), block.place(k), &mut record[1..]);
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ fn spill_by_segment(
         let record = writer.push(segment)?;
         record[..2].copy_from_slice(&ends);
         let values = &batch.values[k * shape.width..][..shape.width];
-        shape.write(values, block.place(k), &mut record[2..]);
+        shape.write(values, block.time(k), block.place(k), &mut record[2..]);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! each worker: loop
 //!     take the next chunk that no worker has
 //!     for each of its shards, in order:
-//!         wait for memory; read the shard's records; sort them by (destination, source)
+//!         wait for memory; read the shard's records; sort them by (destination, source), or (destination, time, source)
 //!         push each destination's sources to the chunk's writer
 //!     other threads sync the chunk's files and record it in the journal meanwhile
 //! ```
@@ -15,7 +15,7 @@
 use std::{ops::Range, sync::atomic::AtomicBool};
 
 use bytemuck::{Zeroable, allocation::cast_vec};
-use grappa_formats::{ChunkId, NodeId, manifest::SelfLoops};
+use grappa_formats::{ChunkId, NodeId, manifest::SelfLoops, time_axis::TimeAxis};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
@@ -26,9 +26,14 @@ use grappa_io::{
     text::printable,
 };
 
-use super::{ends::EdgeEnds, parallel::ParallelEdges, parts::PartWriters, route::EdgeKeys};
+use super::{
+    ends::EdgeEnds,
+    parallel::ParallelEdges,
+    parts::{PartWriters, push_list},
+    route::EdgeKeys,
+};
 use crate::ingest::{
-    edge_values::{EdgeValues, SortedRecords, sort_equal_keys},
+    edge_values::{EdgeValues, SortedRecords, sort_by_time, sort_equal_keys},
     job::IngestJob,
     journal::{ChunkDone, StageState},
     plan::SpillPlan,
@@ -66,6 +71,8 @@ pub struct SortPass<'a> {
     pub parallel: Option<&'a ParallelEdges>,
     /// Whether the graph lost edges because they are also held out.
     pub has_dropped: AtomicBool,
+    /// The points in time, if edges have times.
+    pub axis: Option<&'a TimeAxis>,
 }
 
 /// The records of some destinations of a shard.
@@ -96,6 +103,8 @@ pub struct SortBuffers {
 /// The edges of one adjacency list.
 struct SortedList {
     sources: Vec<u64>,
+    /// Their times, as positions on the axis.
+    times: Vec<u64>,
     weights: Vec<f32>,
     /// The encoded rows of features.
     features: Vec<u8>,
@@ -110,8 +119,9 @@ impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
         let EdgeValues { weighted, features, .. } = *self.values;
+        let (chunks, positions) = (self.ends.chunks(), self.axis.map(TimeAxis::positions));
         let mut writer =
-            PartWriters::create(self.job, self.ends.chunks(), chunk, weighted, features, &self.has_dropped)?;
+            PartWriters::create(self.job, chunks, chunk, weighted, features, positions, &self.has_dropped)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let files = self.spilled.files_of(shard);
@@ -137,7 +147,7 @@ impl<'a> SortPass<'a> {
     fn sort_part(&self, part: &ShardPart, writer: &mut PartWriters<'_>) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
         let bytes = records * self.values.shape.sort_cost();
-        if bytes > self.buffers.total() || records > u64::from(u32::MAX) && self.values.shape.width > 0 {
+        if bytes > self.buffers.total() || records > u64::from(u32::MAX) && self.values.shape.words() > 0 {
             return self.divide(part, records, writer);
         }
         let buffers = &mut *self.buffers.take(bytes);
@@ -157,7 +167,7 @@ impl<'a> SortPass<'a> {
         // A self-loop may be added to the sources.
         heap::reserve_to(&mut buffers.scratch, records + 1, SORTING)?;
         let shape = self.values.shape;
-        if shape.width == 0 {
+        if shape.words() == 0 {
             sort_keys(&mut buffers.words, &mut buffers.scratch, key_bits);
             return self.push_lists(part, buffers, writer);
         }
@@ -185,7 +195,10 @@ impl<'a> SortPass<'a> {
             }
         };
         sort_pairs(keys, &mut buffers.payload, &mut buffers.scratch, &mut buffers.payload_scratch, key_bits);
-        if !shape.is_payload() {
+        if shape.is_timed {
+            let SortBuffers { keys, payload, words, .. } = buffers;
+            sort_by_time(shape, self.keys.source_bits, keys, payload, words)?;
+        } else if !shape.is_payload() {
             sort_equal_keys(shape, &buffers.keys, &mut buffers.payload, &buffers.words);
         }
         self.push_lists(part, buffers, writer)
@@ -216,11 +229,12 @@ impl<'a> SortPass<'a> {
     /// Pushes the adjacency lists of sorted records to the writer.
     fn push_lists(&self, part: &ShardPart, buffers: &mut SortBuffers, writer: &mut PartWriters<'_>) -> Result<()> {
         let shape = self.values.shape;
-        let has_records = shape.width > 0 && !shape.is_payload();
+        let has_records = shape.words() > 0 && !shape.is_payload();
         let keys = if has_records { &buffers.keys } else { &buffers.words };
         let records = SortedRecords { shape, keys, payload: &buffers.payload, records: &buffers.words };
         let mut list = SortedList {
             sources: std::mem::take(&mut buffers.scratch),
+            times: Vec::new(),
             weights: cast_vec(std::mem::take(&mut buffers.payload_scratch)),
             features: Vec::new(),
             rows: Vec::new(),
@@ -236,11 +250,12 @@ impl<'a> SortPass<'a> {
             if let Some(parallel) = self.parallel {
                 parallel.count(&list.sources);
             }
-            writer.push_held_out(node, &mut list.sources, &mut list.weights, &mut list.features)?;
+            let SortedList { sources, times, weights, features, .. } = &mut list;
+            writer.push_held_out(node, sources, times, weights, features)?;
             if self.job.edges.options.self_loops == SelfLoops::Add {
                 self.add_self_loop(node, &mut list);
             }
-            writer.graph.push(&list.sources, &list.weights, &list.features)?;
+            push_list(&mut writer.graph, &list.sources, &list.times, &list.weights, &list.features)?;
         }
         assert_eq!(at, keys.len(), "every record has a destination of its part");
         list.weights.clear();
@@ -265,6 +280,12 @@ impl<'a> SortPass<'a> {
         list.sources.extend(keys.iter().map(|&key| self.keys.source(key)));
         if dedup {
             list.sources.dedup();
+        }
+        list.times.clear();
+        if let Some(axis) = self.axis {
+            heap::reserve_to(&mut list.times, edges.len(), SORTING)?;
+            let positions = edges.clone().map(|edge| axis.position(records.time(edge)));
+            list.times.extend(positions.map(|position| position.expect("the axis has the times of all edges")));
         }
         if width == 0 {
             return Ok(());

@@ -210,9 +210,13 @@ impl<'a> SpilledBlocks<'a> {
         targets.clear();
         targets.extend(records.clone().map(|record| record[1]));
         batch.values.clear();
+        batch.order.times.clear();
         places.clear();
         for record in records {
             self.shape.read(&record[2..], &mut batch.values);
+            if self.shape.is_timed {
+                batch.order.times.push(self.shape.time(&record[2..]));
+            }
             if self.shape.is_ordered {
                 places.extend(record.last());
             }

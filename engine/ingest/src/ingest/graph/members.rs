@@ -105,7 +105,7 @@ impl GraphJob<'_> {
             };
             let present = ends.chunks().destinations.chunks();
             plan::check_buckets(ends.chunks(), present.into())?;
-            let directory_bytes = plan::directory_memory(ends.chunks(), edges.parts(), &job.budget)?;
+            let directory_bytes = plan::directory_memory(ends.chunks(), edges.directories(), &job.budget)?;
             let reader = self.reader_of_types(plan, relation.input, types);
             let opened = reader.open(job.budget.block_bytes)?;
             let values = EdgeValues::from_source(edges, &opened)?;

@@ -37,7 +37,7 @@ pub fn any_engine(files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
 
 /// Weights and ids of edges, or neither.
 pub fn edge_data(all: bool) -> EdgeData {
-    EdgeData { weights: all, ids: all }
+    EdgeData { weights: all, ids: all, times: false }
 }
 
 /// A view of the `owned` nodes, without a memory limit. It has ids of edges if it has weights.
@@ -161,6 +161,7 @@ fn a_whole_view_has_the_adjacency_lists_of_the_graph() {
             let found = match store.store.chunk(grappa_formats::ChunkId(0)).unwrap().rows().meta().codec {
                 RowCodec::EliasFano => "elias-fano",
                 RowCodec::Gap(_) => "gap",
+                RowCodec::ByTime => "by time",
             };
             assert_eq!(found, codec, "the graph is an example of the codec");
             for kind in KINDS {
