@@ -136,6 +136,44 @@
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 //!
+//! # Time
+//!
+//! If edges have [times](crate::ingest::EdgeColumnOptions::time), a sampler may be limited by the time of its seeds. Each seed has a
+//! minibatch of its own, with the edges that are not later:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use grappa_engine::{
+//!     Loader, NodeId, Silent, Store,
+//!     ingest::{Assign, IngestOptions, TimeColumn, TimeUnit, ingest},
+//!     sample::{LoaderOptions, Sampler, Seeds, TimeOptions, feed::MinibatchOptions},
+//! };
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let (edges, out) = (folder.path().join("edges.csv"), folder.path().join("graph.grappa"));
+//!
+//! std::fs::write(&edges, "src,dst,at\n1,0,3\n2,0,5\n3,0,8\n").unwrap();
+//! let mut options = IngestOptions::new(vec![edges], out.clone());
+//! options.edges.form.columns.time = Some(TimeColumn { column: "at".into(), unit: Some(TimeUnit::Integer) });
+//! options.nodes.layout.assign = Assign::Range;
+//! ingest(&options, &Silent)?;
+//! let store = Arc::new(Store::open(&out)?);
+//!
+//! let sampler = Sampler::uniform("10".parse()?, false).with_times(TimeOptions::default())?;
+//! let minibatches =
+//!     MinibatchOptions { batch: 2, disjoint: true, shuffle: false, ..MinibatchOptions::new(sampler) };
+//! let options = LoaderOptions { memory: 64 << 20, ..LoaderOptions::new(minibatches) };
+//! let mut loader = Loader::new(&store, LoaderOptions { rows: Default::default(), ..options });
+//! // Node 0 at the times 5 and 4: the edges from 1 and 2, and the edge from 1.
+//! let seeds = Seeds::List(Arc::new(vec![NodeId(0), NodeId(0)]));
+//! loader.partition(store.assignment(), &seeds, &Silent)?;
+//! loader.set_seed_times(Arc::new(vec![5, 4]));
+//! for batch in loader.epoch(0)? {
+//!     assert_eq!(batch?.minibatch().blocks[0].offsets, [0, 2, 3]);
+//! }
+//! # Ok::<(), grappa_engine::Error>(())
+//! ```
+//!
 //! # Partitions
 //!
 //! A new assignment of chunks to partitions takes milliseconds, and replaces the last one:

@@ -10,3 +10,4 @@ mod node_ids;
 mod schema;
 mod split;
 mod tables;
+mod times;

@@ -37,4 +37,5 @@ mod sample;
 mod signals;
 mod split;
 mod store;
+mod times;
 mod unfinished;

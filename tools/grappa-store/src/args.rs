@@ -15,7 +15,7 @@ use grappa_engine::{
     io::read::Choice,
     place::SliceEdges,
     sample::{
-        Fanouts,
+        Fanouts, TimeHops, TimeStrategy,
         partition::Schedule,
         view::{Halo, ViewKind},
     },
@@ -235,6 +235,33 @@ pub struct SamplingArgs {
     /// Sample neighbors with probabilities proportional to edge weights
     #[arg(long)]
     pub by_weight: bool,
+    /// Time of all seeds, in the unit of the store: draw from the edges that are not later, a minibatch for each seed
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "by_weight")]
+    pub seed_time: Option<i64>,
+    /// With --seed-time: leave out edges at the time of the seed
+    #[arg(long, requires = "seed_time")]
+    pub time_strict: bool,
+    /// With --seed-time: what limits later hops
+    #[arg(
+        long,
+        value_name = "LIMIT",
+        default_value = "seed",
+        requires = "seed_time",
+        value_parser = explained(TimeHops::ALL, TimeHops::name, time_hops_help)
+    )]
+    pub time_hops: TimeHops,
+    /// With --seed-time: edges are at most this much earlier than the limit, in the unit of the store
+    #[arg(long, value_name = "W", requires = "seed_time", value_parser = clap::value_parser!(i64).range(0..))]
+    pub time_window: Option<i64>,
+    /// With --seed-time: which of the edges within the limits are drawn
+    #[arg(
+        long,
+        value_name = "STRATEGY",
+        default_value = "uniform",
+        requires = "seed_time",
+        value_parser = explained(TimeStrategy::ALL, TimeStrategy::name, time_strategy_help)
+    )]
+    pub time_strategy: TimeStrategy,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -406,6 +433,20 @@ fn explained<T: Copy + Send + Sync + 'static, const N: usize>(
     help: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
     choices(all.map(|value| (name(value), help(value), value)))
+}
+
+fn time_hops_help(hops: TimeHops) -> &'static str {
+    match hops {
+        TimeHops::Seed => "The time of the seed, as in PyTorch Geometric",
+        TimeHops::Edge => "The time of the edge over which a node was reached, as in TGL",
+    }
+}
+
+fn time_strategy_help(strategy: TimeStrategy) -> &'static str {
+    match strategy {
+        TimeStrategy::Uniform => "Any, with the same probability",
+        TimeStrategy::Last => "The last ones",
+    }
 }
 
 fn parse_seeds(text: &str) -> Result<Seeds, String> {

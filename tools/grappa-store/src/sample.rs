@@ -9,7 +9,7 @@ use grappa_engine::{
     io::ledger::{Lease, Ledger},
     node_list::read_nodes,
     sample::{
-        Assignment, Loader, LoaderOptions, Sampler, Seeds,
+        Assignment, Loader, LoaderOptions, Sampler, Seeds, TimeOptions,
         feed::{Feed, MinibatchOptions, RowOptions},
         partition::{RepartitionOptions, Schedule, assign},
     },
@@ -90,11 +90,19 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
                 // An epoch of few steps visits all partitions.
                 steps_max: Some(options.sampling.batches.div_ceil(concurrent as u64)),
                 seed: options.sampling.seed,
+                disjoint: options.sampling.seed_time.is_some(),
                 ..MinibatchOptions::new(sampler)
             })
         },
     );
     loader.partition(&assignment, &seeds, &Silent).map_err(with_program(options))?;
+    if let Some(time) = options.sampling.seed_time {
+        if assignment.partitions() > 1 {
+            bail!("--seed-time draws from the whole graph; give --partitions 1");
+        }
+        let seeds = loader.served().next().expect("a single worker serves all partitions").seeds.len();
+        loader.set_seed_times(Arc::new(vec![time; seeds as usize]));
+    }
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.sampling.batches;
     let mut batches = loader.batches(0, |batches| batches.first(left)).map_err(with_program(options))?;
@@ -155,6 +163,19 @@ fn sampler(graph: &Graph, options: &args::SamplingArgs) -> anyhow::Result<Sample
     let sampler = match options.by_weight {
         true => Sampler::by_weight(fanouts.clone(), options.replace),
         false => Sampler::uniform(fanouts.clone(), options.replace),
+    };
+    let sampler = match options.seed_time {
+        None => sampler,
+        Some(_) if !graph.relations().iter().any(|relation| relation.is_timed()) => bail!(
+            "{}: the edges have no times, so --seed-time limits nothing; ingest them with --time, or omit it",
+            graph.path().display()
+        ),
+        Some(_) => sampler.with_times(TimeOptions {
+            equal: !options.time_strict,
+            hops: options.time_hops,
+            window: options.time_window,
+            strategy: options.time_strategy,
+        })?,
     };
     if !graph.has_types() {
         return Ok(sampler);

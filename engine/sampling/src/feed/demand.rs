@@ -48,6 +48,7 @@ struct BlockSize {
     destinations: usize,
     edges: usize,
     weighted: bool,
+    timed: bool,
     /// Values of an edge's features, if edges have ids.
     edge_dim: Option<usize>,
     /// Whether it has [`Block::own`].
@@ -179,6 +180,7 @@ impl MinibatchDemand {
             size.destinations = size.destinations.max(block.destinations);
             size.edges = size.edges.max(block.indices.len());
             size.weighted |= !block.edge_weights.is_empty();
+            size.timed |= !block.edge_times.is_empty();
             if !block.edge_ids.is_empty() {
                 size.edge_dim = Some(block.edge_features.len() / block.edge_ids.len());
             }
@@ -275,6 +277,7 @@ impl BlockSize {
             indices: with_room(self.edges)?,
             own: with_room(if self.has_own { self.destinations } else { 0 })?,
             edge_weights: with_room(if self.weighted { self.edges } else { 0 })?,
+            edge_times: with_room(if self.timed { self.edges } else { 0 })?,
             edge_ids: with_room(self.edge_dim.map_or(0, |_| self.edges))?,
             edge_features: with_room(self.edge_dim.unwrap_or(0) * self.edges)?,
             visible: with_room(self.destinations)?,
@@ -297,7 +300,8 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
     }
     let of_block = |block: &Block| -> u64 {
         let indices = bytes(&block.offsets) + bytes(&block.indices) + bytes(&block.own);
-        let edges = bytes(&block.edge_weights) + bytes(&block.edge_ids) + bytes(&block.edge_features);
+        let values = bytes(&block.edge_weights) + bytes(&block.edge_features);
+        let edges = values + bytes(&block.edge_ids) + bytes(&block.edge_times);
         let degrees = bytes(&block.visible) + bytes(&block.global) + bytes(&block.halo);
         indices + edges + degrees + size_of::<Block>() as u64
     };

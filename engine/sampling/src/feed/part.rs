@@ -11,6 +11,8 @@ pub struct Seeded {
     pub view: ViewSource,
     /// Nodes that the partition owns.
     pub seeds: Arc<SeedNodes>,
+    /// The time of each seed, if the sampler needs times.
+    pub times: Option<Arc<Vec<i64>>>,
     /// The end of each batch among the seeds or positives, if batches are listed. Otherwise, [`Division`] divides them.
     pub batches: Option<Arc<Vec<u64>>>,
     /// Edges whose destinations are among these, if minibatches are of links. They count as the seeds then.

@@ -163,11 +163,13 @@ impl PartitionBatches {
     /// The batches of epoch `epoch` over `parts`; `concurrent` partitions take part in a step. The first part is partition 0.
     ///
     /// # Panics
-    /// If `options.batch` or `concurrent` is 0, or [`MinibatchOptions::disjoint`] is given with links or a shared input.
+    /// If `options.batch` or `concurrent` is 0, [`MinibatchOptions::disjoint`] is given with links or a shared input, or is not given and the
+    /// sampler needs times.
     pub fn new(parts: Vec<Part>, options: MinibatchOptions, concurrent: usize, epoch: u64) -> Self {
         assert!(options.batch > 0 && concurrent > 0, "{options:?}, {concurrent} in a step");
         let joins_apart = options.links.is_none() && options.join_steps != Some(Join::SharedInput);
         assert!(!options.disjoint || joins_apart, "disjoint: {options:?}");
+        assert!(options.disjoint || !options.sampler.needs_times(), "seeds with times: {options:?}");
         let groups: Vec<&[Part]> = parts.chunks(concurrent).collect();
         let steps: Vec<u64> =
             groups.iter().map(|group| group.iter().map(|part| options.batches_of(part)).max().unwrap_or(0)).collect();
@@ -378,7 +380,7 @@ impl PartitionBatches {
                     seeds[node_type].push(node);
                 });
                 owned?;
-                options.sampler.sample_types(&view.lists(), seeds, key, sampler, out)
+                options.sampler.sample_types(&view.lists(), seeds, None, key, sampler, out)
             }
             _ => panic!("minibatches are of links or of nodes"),
         }
@@ -398,15 +400,18 @@ impl PartitionBatches {
         let view = part.view.open()?;
         let lists = view.lists();
         let mut positions = Vec::with_capacity(self.seeds_of(place));
-        self.in_order(place, |index| positions.push(part.seeds.get(index)));
+        let time_of = |index: u64| part.times.as_ref().map(|times| times[index as usize]);
+        self.in_order(place, |index| positions.push((part.seeds.get(index), time_of(index))));
         parts.resize_with(parts.len().max((first + positions.len()) * types), Minibatch::default);
         seeds.resize_with(types, Vec::new);
-        for ((&position, number), part) in positions.iter().zip(0..).zip(parts[first * types..].chunks_mut(types)) {
+        for ((&(position, time), number), part) in
+            positions.iter().zip(0..).zip(parts[first * types..].chunks_mut(types))
+        {
             view.check_seed(position)?;
             let (node_type, node) = view.locate(position);
             seeds.iter_mut().for_each(Vec::clear);
             seeds[node_type].push(node);
-            self.options.sampler.sample_types(&lists, seeds, key.of_seed(number), sampler, part)?;
+            self.options.sampler.sample_types(&lists, seeds, time, key.of_seed(number), sampler, part)?;
         }
         Ok(positions.len())
     }
@@ -503,11 +508,13 @@ impl BatchSource for PartitionBatches {
         let lists: BTreeMap<_, _> =
             self.parts.iter().filter_map(Part::served).map(|part| (Arc::as_ptr(&part.seeds), &part.seeds)).collect();
         let lists: u64 = lists.values().map(|seeds| seeds.bytes()).sum();
+        let times = self.parts.iter().filter_map(|part| part.served()?.times.as_ref());
+        let times = times.map(|times| size_of_val(&times[..]) as u64).sum::<u64>();
         let positives = self.parts.iter().filter_map(|part| part.served()?.positives.as_ref());
         let positives: u64 = positives.map(|positives| positives.bytes()).sum();
         let links = self.options.links.as_ref().map_or(0, |task| task.bytes());
         let places = self.places.capacity() * size_of::<BatchPlace>() + self.starts.capacity() * size_of::<usize>();
-        lists + positives + links + places as u64
+        lists + times + positives + links + places as u64
     }
 
     fn nodes_min(&self) -> u64 {

@@ -148,6 +148,7 @@ impl SkewedSource {
                 own: Vec::new(),
                 edge_weights: Vec::new(),
                 edge_ids: Vec::new(),
+                edge_times: Vec::new(),
                 edge_features: Vec::new(),
                 visible: vec![index; destinations],
                 global: vec![index + 1; destinations],

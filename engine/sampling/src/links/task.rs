@@ -136,7 +136,7 @@ impl LinkTask {
             seeds.sort_unstable();
             seeds.dedup();
         }
-        sampler.sample_types(graph, seeds, key, sampling, out)?;
+        sampler.sample_types(graph, seeds, None, key, sampling, out)?;
         let links = &mut out[destination].links;
         links.source_type = source;
         put(links, samples, [&seeds[source], &seeds[destination]])?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_formats::ChunkId;
-use grappa_io::{Result, progress::Progress};
+use grappa_io::{Error, Result, progress::Progress};
 use roaring::RoaringTreemap;
 
 use super::open::Loader;
@@ -28,6 +28,9 @@ impl Loader {
         epoch: u64,
         choose: impl Fn(PartitionBatches) -> PartitionBatches,
     ) -> Result<Arc<PartitionBatches>> {
+        if self.options.minibatches.sampler.needs_times() {
+            self.check_times()?;
+        }
         let make = |loader: &Self| Arc::new(choose(loader.all_batches(epoch).served()));
         self.evaluation = None;
         let mut batches = make(self);
@@ -46,6 +49,20 @@ impl Loader {
             self.options.host = None;
         }
         Ok(batches)
+    }
+
+    /// Fails unless seeds have times, and nothing tells of later edges.
+    fn check_times(&self) -> Result<()> {
+        if self.served().any(|part| part.times.is_none()) {
+            return Err(Error::conflict("the sampler has times, and the seeds have none", "give each seed a time"));
+        }
+        match self.options.rows.aggregates {
+            Some(kind) => Err(Error::conflict(
+                format!("pre-aggregated features ({kind}) have edges that are later than the seeds"),
+                "use features without them, or sample without times",
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while
@@ -74,7 +91,8 @@ impl Loader {
                 self.whole.insert(view).clone()
             }
         };
-        let seeded = Seeded { seeds: view.owned().seeds(seeds).into(), batches: None, positives: None, view };
+        let seeded =
+            Seeded { seeds: view.owned().seeds(seeds).into(), times: None, batches: None, positives: None, view };
         let options = MinibatchOptions {
             sampler,
             batch,

@@ -185,6 +185,16 @@ impl Loader {
         self.only_part().seeds = Arc::new(seeds);
     }
 
+    /// Gives the seeds of the open partition their times, one for each, in the unit of the store.
+    ///
+    /// # Panics
+    /// As [`Loader::set_seeds`], or if there are not as many times as seeds.
+    pub fn set_seed_times(&mut self, times: Arc<Vec<i64>>) {
+        let part = self.only_part();
+        assert_eq!(times.len() as u64, part.seeds.len(), "a time for each seed");
+        part.times = Some(times);
+    }
+
     /// Lists the batches of the open partition: the end of each among its seeds or positives, in ascending order. None divides them as
     /// the options say.
     ///
@@ -215,14 +225,14 @@ impl Loader {
                 Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
                 Part::Served(part) => {
                     owned.push(part.view.owned().clone());
-                    orders.push((part.positives, part.batches));
+                    orders.push((part.positives, part.batches, part.times));
                     PartSeeds::Served(part.seeds)
                 }
             });
         }
         self.open_parts(owned, seeds, ViewKind::Mapped, &Silent)?;
         let served = self.open.parts.iter_mut().filter_map(Part::served_mut);
-        served.zip(orders).for_each(|(part, order)| (part.positives, part.batches) = order);
+        served.zip(orders).for_each(|(part, order)| (part.positives, part.batches, part.times) = order);
         Ok(())
     }
 
@@ -344,6 +354,7 @@ impl Loader {
             PartSeeds::Served(seeds) => Part::Served(Seeded {
                 view: views.next().expect("each partition that is served has a view"),
                 seeds,
+                times: None,
                 batches: None,
                 positives: None,
             }),

@@ -26,18 +26,21 @@ pub(crate) fn find_edges(
     let FindScratch(scratch) = scratch;
     found.clear();
     heap::reserve(found, edges.len(), "edges to look up")?;
+    // In the order of time, a search is not possible.
+    let read_max = if view.is_by_time() { u64::MAX } else { READ_MAX };
     match &view.lists() {
-        ViewLists::Whole(lists) => find(lists, edges, scratch, found),
-        ViewLists::Partition(lists) => find(lists, edges, scratch, found),
-        ViewLists::Mapped(lists) => find(lists, edges, scratch, found),
-        ViewLists::Halo(lists) => find(lists, edges, scratch, found),
-        ViewLists::MappedHalo(lists) => find(lists, edges, scratch, found),
+        ViewLists::Whole(lists) => find(lists, edges, read_max, scratch, found),
+        ViewLists::Partition(lists) => find(lists, edges, read_max, scratch, found),
+        ViewLists::Mapped(lists) => find(lists, edges, read_max, scratch, found),
+        ViewLists::Halo(lists) => find(lists, edges, read_max, scratch, found),
+        ViewLists::MappedHalo(lists) => find(lists, edges, read_max, scratch, found),
     }
 }
 
 fn find<A: AdjacencyLists>(
     lists: &A,
     edges: &[(NodeId, NodeId)],
+    read_max: u64,
     scratch: &mut GroupScratch,
     found: &mut Vec<bool>,
 ) -> Result<()> {
@@ -54,19 +57,24 @@ fn find<A: AdjacencyLists>(
             let DrawnPositions::First(listed) = group.scratch.drawn[index] else {
                 unreachable!("all positions are recorded")
             };
-            found.push(has_source(group, index, [owned[index], listed], source));
+            found.push(match listed <= read_max {
+                true => is_among(group, index, source),
+                false => is_found(group, index, [owned[index], listed], source),
+            });
         }
     }
     Ok(())
 }
 
-/// Whether a list has a source. Its positions before `ends[0]` have the owned sources, ascending, and those before `ends[1]` the others.
-fn has_source<A: AdjacencyLists>(group: &mut Group<'_, A>, index: usize, ends: [u64; 2], source: NodeId) -> bool {
-    if ends[1] <= READ_MAX {
-        group.scratch.sources.clear();
-        group.read(index);
-        return group.scratch.sources.contains(&source);
-    }
+/// Whether a list has a source. Reads all of it.
+fn is_among<A: AdjacencyLists>(group: &mut Group<'_, A>, index: usize, source: NodeId) -> bool {
+    group.scratch.sources.clear();
+    group.read(index);
+    group.scratch.sources.contains(&source)
+}
+
+/// The same by binary search. Positions before `ends[0]` have the owned sources, ascending, and those before `ends[1]` the others.
+fn is_found<A: AdjacencyLists>(group: &mut Group<'_, A>, index: usize, ends: [u64; 2], source: NodeId) -> bool {
     [0..ends[0], ends[0]..ends[1]].into_iter().any(|mut range| {
         while !range.is_empty() {
             let middle = range.start + (range.end - range.start) / 2;

@@ -216,6 +216,7 @@ impl Block {
     fn reserve<'a>(&mut self, blocks: impl Iterator<Item = &'a Self> + Clone) -> Result<()> {
         heap::reserve(&mut self.indices, blocks.clone().map(|block| block.indices.len()).sum(), JOINED)?;
         heap::reserve(&mut self.edge_weights, blocks.clone().map(|block| block.edge_weights.len()).sum(), JOINED)?;
+        heap::reserve(&mut self.edge_times, blocks.clone().map(|block| block.edge_times.len()).sum(), JOINED)?;
         heap::reserve(&mut self.edge_ids, blocks.map(|block| block.edge_ids.len()).sum(), JOINED)
     }
 
@@ -230,6 +231,9 @@ impl Block {
         self.indices.extend(sources.iter().map(|&source| indices[source as usize]));
         if !other.edge_weights.is_empty() {
             self.edge_weights.extend_from_slice(&other.edge_weights[edges.clone()]);
+        }
+        if !other.edge_times.is_empty() {
+            self.edge_times.extend_from_slice(&other.edge_times[edges.clone()]);
         }
         if !other.edge_ids.is_empty() {
             self.edge_ids.extend_from_slice(&other.edge_ids[edges]);

@@ -97,6 +97,9 @@ pub struct Block {
     /// The id of each edge, if the sampler [keeps](super::Sampler::with_edge_ids) them: its place in the store, counting the
     /// edges of all adjacency lists in the order of nodes. Otherwise empty.
     pub edge_ids: Vec<u64>,
+    /// The time of each edge in the unit of the store, if the sampler [keeps](super::Sampler::with_edge_times) them and the relation has times.
+    /// Otherwise empty.
+    pub edge_times: Vec<i64>,
     /// The features of each edge, row by row, if the feed delivers them. Otherwise empty.
     pub edge_features: Vec<f32>,
     /// The number of in-neighbors of each destination that the view owns.
@@ -153,6 +156,9 @@ impl Block {
                     if let Some(&id) = self.edge_ids.get(edge) {
                         self.edge_ids[kept] = id;
                     }
+                    if let Some(&time) = self.edge_times.get(edge) {
+                        self.edge_times[kept] = time;
+                    }
                     kept += 1;
                 }
             }
@@ -162,6 +168,7 @@ impl Block {
         self.indices.truncate(kept);
         self.edge_weights.truncate(kept);
         self.edge_ids.truncate(kept);
+        self.edge_times.truncate(kept);
     }
 
     /// Prepares an empty block for `destinations`.
@@ -191,6 +198,7 @@ impl Block {
         self.own.clear();
         self.edge_weights.clear();
         self.edge_ids.clear();
+        self.edge_times.clear();
         self.edge_features.clear();
         self.visible.clear();
         self.global.clear();

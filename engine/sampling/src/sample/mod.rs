@@ -21,6 +21,10 @@
 //! - A repeated seed is as many destinations, and each draws in-neighbors of its own. Edges from it come from the first
 //!   one, as in DGL and PyG.
 //!
+//! # Time
+//! A sampler [with times](Sampler::with_times) draws from the edges that are not later than the time of the seed. Each seed has a minibatch
+//! of its own ([`Sampler::sample_at`]). A node without such edges has none.
+//!
 //! The edges of a destination are in the order of its adjacency list (see [`view`](crate::view)), not in the order of
 //! draws.
 //!
@@ -47,6 +51,7 @@ mod sampler;
 mod size;
 #[cfg(test)]
 pub(crate) mod tests;
+mod time;
 mod walks;
 mod weighted;
 
@@ -62,4 +67,5 @@ pub(crate) use random::{Draws, link_draws};
 pub use sampler::{Sampler, Scratch};
 #[cfg(test)]
 pub(crate) use size::MINIBATCH_NODES_MAX;
+pub use time::{TimeHops, TimeOptions, TimeStrategy};
 pub use walks::RandomWalks;

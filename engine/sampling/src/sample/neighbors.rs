@@ -10,6 +10,8 @@
 //!     relabel the sources, prefetching the table some edges ahead
 //! ```
 
+use std::ops::Range;
+
 use grappa_formats::NodeId;
 use grappa_io::{Result, heap, prefetch::prefetch};
 use grappa_storage::StoreIds;
@@ -21,6 +23,7 @@ use super::{
     random::{Draws, HopKey},
     relabel::Relabel,
     size::check_size,
+    time::{HopTimes, TimeStrategy},
     weighted,
 };
 use crate::view::adjacency::{AdjacencyLists, weight_max};
@@ -56,13 +59,14 @@ pub(super) struct NeighborHop<'a> {
 
 impl NeighborHop<'_> {
     /// Samples in-neighbors of the first `destinations` nodes of a type into `block`. Appends new nodes to the nodes of the
-    /// source type, which may be the same type.
+    /// source type, which may be the same type. `times` limits the draws, if they are limited.
     pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
         relabel: &mut dyn Relabel,
         types: &mut [Minibatch],
         destinations: usize,
+        mut times: Option<HopTimes<'_, '_>>,
         block: &mut Block,
     ) -> Result<()> {
         block.begin(destinations);
@@ -73,7 +77,7 @@ impl NeighborHop<'_> {
             let last = destinations.min(first + GROUP);
             let copied = &mut copied[..last - first];
             copied.copy_from_slice(&types[self.destination].nodes[first..last]);
-            self.choose(group, copied, first, block)?;
+            self.choose(group, copied, first, times.as_ref(), block)?;
             let nodes = &mut types[self.source].nodes;
             let done = block.indices.len();
             for index in 0..last - first {
@@ -90,6 +94,13 @@ impl NeighborHop<'_> {
             }
             block.indices.resize(done + sources.len(), 0);
             relabel.relabel(sources, nodes, &mut block.indices[done..]);
+            if let Some(times) = &mut times {
+                for (index, &node) in copied.iter().enumerate() {
+                    let destination = (node, self.destination, first + index);
+                    let drawn = (group.scratch.drawn[index], &*group.scratch.positions);
+                    times.note(destination, self.source, drawn, block.offsets[first + index] as usize, block)?;
+                }
+            }
         }
         Ok(())
     }
@@ -102,6 +113,7 @@ impl NeighborHop<'_> {
         group: &mut Group<'_, A>,
         nodes: &[NodeId],
         first: usize,
+        times: Option<&HopTimes<'_, '_>>,
         block: &mut Block,
     ) -> Result<()> {
         group.locate(nodes.iter().copied())?;
@@ -110,6 +122,14 @@ impl NeighborHop<'_> {
         }
         for (index, node) in nodes.iter().enumerate() {
             let degrees = group.degrees(index);
+            if let Some(times) = times
+                && let Some(eligible) = times.eligible((*node, self.destination, first + index), degrees.listed)?
+            {
+                let drawn =
+                    self.draw_within(self.key.draws((first + index) as u64), eligible, times, index, group, block)?;
+                group.record(drawn);
+                continue;
+            }
             block.visible.push(degrees.visible);
             block.global.push(degrees.global);
             block.halo.push(degrees.halo);
@@ -129,6 +149,44 @@ impl NeighborHop<'_> {
         }
         group.prefetch();
         Ok(())
+    }
+
+    /// Draws from the edges at some positions of a list, whose index in the group this is. Degrees count these edges alone, so that nothing
+    /// tells of later ones.
+    fn draw_within<A: AdjacencyLists>(
+        &self,
+        mut draws: Draws,
+        eligible: Range<u64>,
+        times: &HopTimes<'_, '_>,
+        index: usize,
+        group: &mut Group<'_, A>,
+        block: &mut Block,
+    ) -> Result<DrawnPositions> {
+        let pool = eligible.end - eligible.start;
+        block.visible.push(pool);
+        block.global.push(pool);
+        block.halo.push(false);
+        let GroupScratch { positions, draw, .. } = &mut *group.scratch;
+        let start = positions.len();
+        match (self.fanout, times.batch.options.strategy) {
+            (Some(0), _) => {}
+            (Some(fanout), TimeStrategy::Last) => {
+                positions.extend(pool.saturating_sub(u64::from(fanout))..pool);
+            }
+            (Some(fanout), TimeStrategy::Uniform) if self.replace && pool > 0 => {
+                draw::with_replacement(&mut draws, pool, fanout, positions);
+            }
+            (Some(fanout), TimeStrategy::Uniform) if u64::from(fanout) < pool => {
+                draw::without_replacement(&mut draws, pool, fanout, draw, positions);
+            }
+            (Some(_) | None, _) => positions.extend(0..pool),
+        }
+        positions[start..].iter_mut().for_each(|position| *position += eligible.start);
+        let drawn = DrawnPositions::since(start, positions);
+        if self.keeps_weights {
+            group.append_weights(index, eligible.end, drawn, &mut block.edge_weights)?;
+        }
+        Ok(drawn)
     }
 
     /// Prefetches the weights that draws from each list read first, if they are in memory.

@@ -13,6 +13,7 @@ use super::{
     random::{BatchKey, HopKey},
     relabel::{Relabel, RelabelTable},
     size::check_size,
+    time::{BatchTimes, HopTimes, TimeOptions, TimeStrategy},
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
 use crate::{
@@ -30,6 +31,10 @@ pub struct Sampler {
     keeps_weights: bool,
     /// Whether blocks have the ids of their edges.
     keeps_ids: bool,
+    /// Whether blocks have the times of their edges.
+    keeps_times: bool,
+    /// How the time of a seed limits draws, if it does.
+    times: Option<TimeOptions>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +94,7 @@ impl Sampler {
     }
 
     fn with_method(method: Method) -> Self {
-        Self { method, draws_once: false, keeps_weights: false, keeps_ids: false }
+        Self { method, draws_once: false, keeps_weights: false, keeps_ids: false, keeps_times: false, times: None }
     }
 
     /// The same sampler for minibatches as in PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
@@ -119,6 +124,40 @@ impl Sampler {
     #[must_use]
     pub fn with_edge_ids(self) -> Self {
         Self { keeps_ids: true, ..self.drawing_edges() }
+    }
+
+    /// The same sampler, with [`Block::edge_times`].
+    ///
+    /// # Panics
+    /// If it takes random walks, which have no edges, or has no [times](Sampler::with_times).
+    #[must_use]
+    pub fn with_edge_times(self) -> Self {
+        assert!(self.times.is_some(), "a sampler without times");
+        Self { keeps_times: true, ..self.drawing_edges() }
+    }
+
+    /// The same sampler for seeds with times: it draws from the edges that are within the limits of their time.
+    ///
+    /// # Errors
+    /// If it draws by weight or takes random walks, the window is negative, or it draws the last edges with replacement.
+    pub fn with_times(self, options: TimeOptions) -> Result<Self> {
+        options.check()?;
+        let conflict = |problem: &str, remedy: &str| Err(Error::conflict(problem, remedy));
+        match &self.method {
+            Method::Walks(_) => conflict("random walks do not know times", "sample neighbors"),
+            Method::Neighbors { by_weight: true, .. } => {
+                conflict("draws by edge weight do not know times", "sample uniformly, or without times")
+            }
+            Method::Neighbors { replace: true, .. } if options.strategy == TimeStrategy::Last => {
+                conflict("the last edges are drawn once each, not with replacement", "omit one of both")
+            }
+            Method::Neighbors { .. } => Ok(Self { times: Some(options), ..self }),
+        }
+    }
+
+    /// Whether seeds need times.
+    pub fn needs_times(&self) -> bool {
+        self.times.is_some()
     }
 
     fn drawing_edges(self) -> Self {
@@ -157,7 +196,11 @@ impl Sampler {
 
     /// What views must have of edges.
     pub fn edge_data(&self) -> EdgeData {
-        EdgeData { weights: self.keeps_weights || self.draws_by_weight(), ids: self.keeps_ids }
+        EdgeData {
+            weights: self.keeps_weights || self.draws_by_weight(),
+            ids: self.keeps_ids,
+            times: self.times.is_some(),
+        }
     }
 
     /// Whether probabilities of in-neighbors are proportional to edge weights.
@@ -185,11 +228,32 @@ impl Sampler {
         seeds.iter().try_for_each(|seed| view.owned().check_seed(*seed, view.nodes()))?;
         let shape = GraphShape::untyped(view.nodes());
         let graph = GraphLists { shape: &shape, views: vec![view] };
-        self.sample_types(&graph, slice::from_ref(&seeds), key, scratch, slice::from_mut(out))
+        self.sample_types(&graph, slice::from_ref(&seeds), None, key, scratch, slice::from_mut(out))
+    }
+
+    /// Fills `out` with the minibatch of a seed at a time.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    ///
+    /// # Panics
+    /// As [`Sampler::sample`], or if the sampler has no [times](Sampler::with_times).
+    pub fn sample_at(
+        &self,
+        view: &PartitionView,
+        (seed, time): (NodeId, i64),
+        key: BatchKey,
+        scratch: &mut Scratch,
+        out: &mut Minibatch,
+    ) -> Result<()> {
+        view.owned().check_seed(seed, view.nodes())?;
+        let shape = GraphShape::untyped(view.nodes());
+        let graph = GraphLists { shape: &shape, views: vec![view] };
+        self.sample_types(&graph, &[[seed]], Some(time), key, scratch, slice::from_mut(out))
     }
 
     /// Fills `out` with the minibatch of each node type, as [`GraphShape`] says. `seeds` are of each type, and may be halo nodes: these have the
-    /// edges that [`HaloLists`](crate::view::HaloLists) give them.
+    /// edges that [`HaloLists`](crate::view::HaloLists) give them. All are at `time`, if the sampler has times.
     ///
     /// # Errors
     /// As [`Sampler::sample`].
@@ -197,14 +261,17 @@ impl Sampler {
         &self,
         GraphLists { shape, views }: &GraphLists<'_>,
         seeds: &[S],
+        time: Option<i64>,
         key: BatchKey,
         scratch: &mut Scratch,
         out: &mut [Minibatch],
     ) -> Result<()> {
+        assert_eq!(time.is_some(), self.times.is_some(), "seeds have a time if the sampler has times");
         let needed = self.edge_data();
         let has = |part: fn(EdgeData) -> bool| views.iter().any(|view| part(view.edge_data()));
         assert!(!needed.weights || has(|edges| edges.weights), "the sampler needs a view with edge weights");
         assert!(!needed.ids || has(|edges| edges.ids), "the sampler needs a view with ids of edges");
+        assert!(!needed.times || has(|edges| edges.times), "the sampler needs a view with times of edges");
         let Scratch { tables, hop: scratch } = scratch;
         if tables.len() < out.len() {
             tables.resize_with(out.len(), RelabelTable::default);
@@ -216,6 +283,11 @@ impl Sampler {
         let lists: Vec<ViewLists<'_>> = views.iter().map(|view| view.lists()).collect();
         scratch.reached.clear();
         scratch.reached.resize(out.len(), 0..0);
+        let mut limits = mem::take(&mut scratch.limits);
+        let mut times = self.times.zip(time).map(|(options, seed)| BatchTimes { options, seed, limits: &mut limits });
+        if let Some(times) = &mut times {
+            times.begin(seeds.iter().map(|seeds| seeds.as_ref().len()));
+        }
         for hop in 0..self.hops() {
             for (reached, minibatch) in scratch.reached.iter_mut().zip(&*out) {
                 *reached = reached.end..minibatch.nodes.len();
@@ -227,12 +299,21 @@ impl Sampler {
                 let place = shape.block_place(number, hop);
                 let mut block = mem::take(&mut out[destination].blocks[place]);
                 let relabel = tables[source].table_for(shape.nodes[source]);
+                let times = times.as_mut();
                 let done = match lists {
-                    ViewLists::Whole(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
-                    ViewLists::Partition(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
-                    ViewLists::Mapped(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
-                    ViewLists::Halo(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
-                    ViewLists::MappedHalo(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
+                    ViewLists::Whole(lists) => {
+                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
+                    }
+                    ViewLists::Partition(lists) => {
+                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
+                    }
+                    ViewLists::Mapped(lists) => {
+                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
+                    }
+                    ViewLists::Halo(lists) => self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block),
+                    ViewLists::MappedHalo(lists) => {
+                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
+                    }
                 };
                 out[destination].blocks[place] = block;
                 done?;
@@ -242,14 +323,17 @@ impl Sampler {
                 out[relation.destination].blocks[shape.block_place(number, hop)].sources = sources;
             }
         }
+        scratch.limits = limits;
         Ok(())
     }
 
     /// Samples in-neighbors by one relation at one hop.
+    #[expect(clippy::too_many_arguments, reason = "they are all that a hop reads and writes")]
     fn sample_hop<A: AdjacencyLists>(
         &self,
         HopOfRelation { hop, number, source, destination, view, key }: HopOfRelation<'_>,
         lists: &A,
+        times: Option<&mut BatchTimes<'_>>,
         relabel: &mut dyn Relabel,
         scratch: &mut HopScratch,
         types: &mut [Minibatch],
@@ -272,7 +356,9 @@ impl Sampler {
                     first: if self.draws_once { reached.start } else { 0 },
                     ids: view.ids(),
                 };
-                hop.sample(group, relabel, types, reached.end, block)
+                let keeps_times = self.keeps_times;
+                let times = times.map(|batch| HopTimes { batch, times: view.times(), keeps_times });
+                hop.sample(group, relabel, types, reached.end, times, block)
             }
             Method::Walks(walks) => {
                 assert_eq!(source, destination, "random walks follow one relation of a type");
@@ -347,15 +433,18 @@ struct HopScratch {
     reached: Vec<Range<usize>>,
     group: GroupScratch,
     walks: WalkScratch,
+    /// The limits of the nodes of each type, if these have limits of their own.
+    limits: Vec<Vec<i64>>,
 }
 
 impl Scratch {
     /// Bytes of memory after a minibatch of `nodes` nodes, if it is otherwise like those that were sampled before.
     pub fn bytes(&self, nodes: usize) -> u64 {
-        let HopScratch { seeds, group, walks, reached: _ } = &self.hop;
+        let HopScratch { seeds, group, walks, limits, reached: _ } = &self.hop;
         // Lists that are taken whole are decoded into a buffer outside of the scratch.
         let decoded = group.sources.capacity() * size_of::<NodeId>();
-        let hop = seeds.capacity() * size_of::<u32>() + decoded;
+        let limits: usize = limits.iter().map(|limits| limits.capacity() * size_of::<i64>()).sum();
+        let hop = seeds.capacity() * size_of::<u32>() + decoded + limits;
         let tables = self.tables.iter().map(|table| table.bytes(nodes + group.sources.capacity()));
         tables.sum::<u64>() + hop as u64 + group.bytes() + walks.bytes()
     }

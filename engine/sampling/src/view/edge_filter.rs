@@ -20,12 +20,18 @@ pub struct EdgeData {
     pub weights: bool,
     /// The ids of edges: their places in the store.
     pub ids: bool,
+    /// The times of edges.
+    pub times: bool,
 }
 
 impl EdgeData {
     /// As much of it as the edges of a relation have.
     pub(crate) fn available_in(self, relation: &Store) -> Self {
-        Self { weights: self.weights && relation.manifest().weighted, ids: self.ids && relation.has_edge_data() }
+        Self {
+            weights: self.weights && relation.manifest().weighted,
+            ids: self.ids && relation.has_edge_data(),
+            times: self.times && relation.is_timed(),
+        }
     }
 }
 
@@ -120,11 +126,27 @@ impl EdgeFilter<'_> {
 
     /// Fails if the store lacks what the view needs of edges.
     pub(super) fn check(&self) -> Result<()> {
+        if self.store.is_timed() && !self.is_whole() {
+            return Err(Error::conflict(
+                format!(
+                    "{}: edges have times, and partitions of such graphs are not sampled",
+                    self.store.path().display()
+                ),
+                "use one partition, or ingest the edges without --time",
+            ));
+        }
         if self.edge_data.ids && !self.store.has_edge_data() {
             return Err(Error::missing(
                 "edge weights or edge features, so edges have no ids,",
                 self.store.path(),
                 "ingest edges with weights or features",
+            ));
+        }
+        if self.edge_data.times && !self.store.is_timed() {
+            return Err(Error::missing(
+                "times of edges",
+                self.store.path(),
+                "sample without times, or ingest the edges with --time",
             ));
         }
         if self.edge_data.weights && !self.store.manifest().weighted {

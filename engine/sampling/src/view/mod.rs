@@ -11,11 +11,12 @@
 //! A sampler draws positions, not sources. All kinds of view list the sources of a node in the same order, so they give
 //! the same samples: owned sources, ascending, then the others, ascending. Owned sources thus have the first positions,
 //! and a draw among them is a draw below the visible degree. In a view of the whole graph, this is the order of the
-//! store.
+//! store. Edges with times are in the order of time, and only such views have them.
 
 pub(crate) mod adjacency;
 mod edge_features;
 mod edge_filter;
+mod edge_times;
 mod files;
 mod graph_view;
 mod halo;
@@ -44,6 +45,7 @@ pub use self::{
     turns::{OpenView, TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{
+    edge_times::{EdgeTimes, TimeLimit},
     files::MappedMemory,
     graph_view::{GraphLists, owned_of_types},
     halo_lists::{HaloEdges, HaloPiece},

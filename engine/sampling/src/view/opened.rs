@@ -11,6 +11,7 @@ use grappa_storage::{Store, StoreIds};
 
 use super::{
     edge_filter::{EdgeData, EdgeFilter},
+    edge_times::EdgeTimes,
     files::{Mapped, MappedMemory},
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
@@ -55,6 +56,9 @@ pub struct PartitionView {
     halo: Halo,
     halo_lists: Option<Arc<HaloLists>>,
     edge_data: EdgeData,
+    by_time: bool,
+    /// The times of edges, if samplers need them.
+    times: Option<EdgeTimes>,
     bytes: u64,
     pub(super) lists: Storage,
 }
@@ -124,6 +128,8 @@ impl PartitionView {
             halo: options.halo,
             halo_lists: options.halo_lists.clone(),
             edge_data: options.edge_data,
+            by_time: store.is_timed(),
+            times: if options.edge_data.times { EdgeTimes::open(store)? } else { None },
             bytes,
             lists,
         })
@@ -211,6 +217,16 @@ impl PartitionView {
     /// What the view has of edges.
     pub fn edge_data(&self) -> EdgeData {
         self.edge_data
+    }
+
+    /// The times of edges, if the view has them.
+    pub(crate) fn times(&self) -> Option<&EdgeTimes> {
+        self.times.as_ref()
+    }
+
+    /// Whether lists are in the order of time, because edges have times. Otherwise sources ascend.
+    pub(crate) fn is_by_time(&self) -> bool {
+        self.by_time
     }
 
     /// Where the adjacency lists are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].

@@ -24,6 +24,7 @@ fn parts_of(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
         Part::Served(Seeded {
             view: ViewSource::Open(view.clone()),
             seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
+            times: None,
             batches: None,
             positives: None,
         })

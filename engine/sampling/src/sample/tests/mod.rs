@@ -7,6 +7,7 @@ mod naive;
 mod neighbors;
 mod partitions;
 pub(crate) mod statistics;
+mod time;
 mod walks;
 mod weighted;
 

@@ -3,10 +3,12 @@
 use grappa_formats::{
     ChunkId,
     chunks::ChunkMap,
-    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec, Sources},
+    manifest::{ChunkEntry, EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec, Sources},
+    time_axis::TimeAxis,
 };
+use grappa_io::container::WrittenFile;
 use grappa_storage::{
-    Store,
+    Store, files,
     writer::{AdjacencyWriter, StoreFolder},
 };
 use tempfile::TempDir;
@@ -66,50 +68,64 @@ impl Graph {
 
     /// Writes a store whose chunks start at `starts`.
     pub fn store_with(&self, starts: Vec<u64>, weighted: bool) -> TestStore {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("graph.grappa");
-        let (store, _) = StoreFolder::begin(&path, None, false).unwrap();
         let map = ChunkMap::from_starts(starts).unwrap();
         assert_eq!(map.nodes(), self.nodes());
-        let mut manifest = Manifest {
-            sources: Sources::Nodes,
-            writer: "test 1".into(),
-            nodes: map.nodes(),
-            edges: 0,
-            chunk_starts: map.starts().to_vec(),
-            chunks: Vec::new(),
-            ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
-            features: None,
-            labels: None,
-            splits: Vec::new(),
-            weighted,
-            edge_options: EdgeOptions::default(),
-            edges_read: 0,
-            rejected: 0,
-            generator: String::new(),
-            files: Vec::new(),
-        };
-        for chunk in (0..map.chunks()).map(ChunkId) {
-            let mut writer = AdjacencyWriter::create(&store, &map, chunk, weighted, None).unwrap();
+        store_of(&map, weighted, None, |store, chunk| {
+            let mut writer = AdjacencyWriter::create(store, &map, chunk, weighted, None).unwrap();
             for node in map.range(chunk) {
                 let (sources, weights): (Vec<_>, Vec<_>) = self.lists[node as usize].iter().copied().unzip();
                 writer.push(&sources, if weighted { &weights } else { &[] }, &[]).unwrap();
             }
-            let (entry, files) = writer.finish().unwrap();
-            manifest.edges += entry.edges;
-            manifest.chunks.push(entry);
-            manifest.files.extend(files.iter().map(|file| store.entry(file)));
-        }
-        manifest.edges_read = manifest.edges;
-        manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
-        store.commit(&manifest).unwrap();
-        TestStore { store: Store::open(&path).unwrap(), folder }
+            writer.finish().unwrap()
+        })
     }
 
     /// Writes a store of chunks of equal size.
     pub fn store(&self, chunks: u32) -> TestStore {
         self.store_with(ChunkMap::uniform(self.nodes(), chunks).starts().to_vec(), false)
     }
+}
+
+/// Writes a store whose chunks `write` writes. Its edges have times if there is an axis.
+pub fn store_of(
+    map: &ChunkMap,
+    weighted: bool,
+    axis: Option<&TimeAxis>,
+    write: impl Fn(&StoreFolder, ChunkId) -> (ChunkEntry, Vec<WrittenFile>),
+) -> TestStore {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.grappa");
+    let (store, _) = StoreFolder::begin(&path, None, false).unwrap();
+    let mut manifest = Manifest {
+        sources: Sources::Nodes,
+        writer: "test 1".into(),
+        nodes: map.nodes(),
+        edges: 0,
+        chunk_starts: map.starts().to_vec(),
+        chunks: Vec::new(),
+        ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
+        features: None,
+        labels: None,
+        splits: Vec::new(),
+        weighted,
+        edge_options: EdgeOptions::default(),
+        edges_read: 0,
+        rejected: 0,
+        generator: String::new(),
+        files: Vec::new(),
+    };
+    for chunk in (0..map.chunks()).map(ChunkId) {
+        let (entry, files) = write(&store, chunk);
+        manifest.edges += entry.edges;
+        manifest.chunks.push(entry);
+        manifest.files.extend(files.iter().map(|file| store.entry(file)));
+    }
+    manifest.edges_read = manifest.edges;
+    let axis = axis.map(|axis| store.write_file(files::TIME_AXIS, axis.encode()).unwrap());
+    manifest.files.extend(axis);
+    manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
+    store.commit(&manifest).unwrap();
+    TestStore { store: Store::open(&path).unwrap(), folder }
 }
 
 impl TestStore {

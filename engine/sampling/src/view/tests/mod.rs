@@ -37,7 +37,7 @@ pub fn any_engine(files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
 
 /// Weights and ids of edges, or neither.
 pub fn edge_data(all: bool) -> EdgeData {
-    EdgeData { weights: all, ids: all }
+    EdgeData { weights: all, ids: all, times: false }
 }
 
 /// A view of the `owned` nodes, without a memory limit. It has ids of edges if it has weights.
