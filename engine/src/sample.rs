@@ -146,7 +146,7 @@
 //!
 //! use grappa_engine::{
 //!     Loader, NodeId, Silent, Store,
-//!     ingest::{IngestOptions, TimeColumn, TimeUnit, ingest},
+//!     ingest::{Assign, IngestOptions, TimeColumn, TimeUnit, ingest},
 //!     sample::{LoaderOptions, Sampler, Seeds, TimeOptions, feed::MinibatchOptions},
 //! };
 //! # let folder = tempfile::tempdir().unwrap();
@@ -155,6 +155,7 @@
 //! std::fs::write(&edges, "src,dst,at\n1,0,3\n2,0,5\n3,0,8\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out.clone());
 //! options.edges.form.columns.time = Some(TimeColumn { column: "at".into(), unit: Some(TimeUnit::Integer) });
+//! options.nodes.layout.assign = Assign::Range;
 //! ingest(&options, &Silent)?;
 //! let store = Arc::new(Store::open(&out)?);
 //!
