@@ -11,7 +11,7 @@ from . import _grappa
 from ._tensors import Destination, arrays
 from ._types import Correction, Device, Fanouts, FirstHop, Halo, LabelScope, Layout, Nodes, StoreLike
 from .arguments import choice, flag, integer
-from .command import tell_warnings
+from .command import tell_warnings, warn_of_times
 from .orders import order_of
 from .neighborhoods import NODE
 from .partitions import partition_options
@@ -244,6 +244,8 @@ class Loader(Generic[BatchT]):
             self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
         finally:
             tell_warnings()
+        if self.store.has_edge_times:
+            warn_of_times(self.store.path)
         # Threads end before the interpreter does.
         self._close = weakref.finalize(self, self._loader.close)
 

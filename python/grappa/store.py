@@ -93,6 +93,11 @@ class Store(StoreCommands):
         return self._store.has_edge_weights
 
     @property
+    def has_edge_times(self) -> bool:
+        """Whether edges have times. Loaders do not use them, and warn of that."""
+        return self._store.has_edge_times
+
+    @property
     def num_edge_features(self) -> int:
         """Values per row of edge features; 0 without them."""
         return self._store.num_edge_features

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _grappa
 from .arguments import flag
-from .command import tell_warnings
+from .command import tell_warnings, warn_of_times
 from .graph import EdgeType, Graph, has_types
 from .loader import BatchT, Loader, _fanouts
 from .store import _numbers
@@ -61,6 +61,8 @@ class TypedLoader(Loader[BatchT]):
             )
         finally:
             tell_warnings()
+        if any(self.store[edge_type].has_edge_times for edge_type in self.store.edge_types):
+            warn_of_times(self.store.path)
         self._close = weakref.finalize(self, self._loader.close)
 
     def _seeds_of(self, input_nodes):

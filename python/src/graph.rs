@@ -60,13 +60,14 @@ impl Graph {
         relations.map(|entry| (entry.source, entry.name.clone(), entry.destination, entry.reverse_of)).collect()
     }
 
-    /// Of each relation: the number of edges, whether they have weights, and the values of their features.
+    /// Of each relation: the number of edges, whether they have weights, the values of their features, and whether they have times.
     #[getter]
-    fn edges(&self) -> Vec<(u64, bool, u32)> {
+    fn edges(&self) -> Vec<(u64, bool, u32, bool)> {
         let relations = self.graph.relations().iter();
         let edges = relations.map(|store| {
             let manifest = store.manifest();
-            (manifest.edges, manifest.weighted, store.edge_features().map_or(0, |layout| layout.dim))
+            let dim = store.edge_features().map_or(0, |layout| layout.dim);
+            (manifest.edges, manifest.weighted, dim, store.is_timed())
         });
         edges.collect()
     }

@@ -44,6 +44,8 @@ pub struct Store {
     num_edges: u64,
     #[pyo3(get)]
     has_edge_weights: bool,
+    #[pyo3(get)]
+    has_edge_times: bool,
     /// Values per row of edge features; 0 without them.
     #[pyo3(get)]
     num_edge_features: u32,
@@ -91,6 +93,7 @@ impl Store {
             num_nodes: manifest.nodes,
             num_edges: manifest.edges,
             has_edge_weights: manifest.weighted,
+            has_edge_times: store.is_timed(),
             num_edge_features: store.edge_features().map_or(0, |layout| layout.dim),
             num_features: features.map_or(0, |features| features.dim),
             num_classes: columns(false),

@@ -152,3 +152,15 @@ def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path, 
         grappa.ingest(other, out=out, memory="64MiB", resume=True)
     assert grappa.ingest(edges, out=out, memory="64MiB", resume=True).num_edges == len(edges)
     assert [path.name for path in tmp_path.iterdir()] == ["x.grappa"]
+
+
+def test_loaders_warn_of_times_that_they_do_not_use(tmp_path):
+    (tmp_path / "events.csv").write_text("src,dst,at\n1,2,2024-01-01\n2,1,2024-01-03\n1,1,2024-01-02\n")
+    store = grappa.ingest(tmp_path / "events.csv", time="at", out=tmp_path / "events.grappa")
+    assert store.has_edge_times and store.num_edges == 3
+    with pytest.warns(UserWarning, match="events.grappa: the edges have times, and loaders do not use them"):
+        grappa.NeighborLoader(store, [2], batch_size=2, features=False)
+    graph = grappa.Graph(store.path)
+    assert graph["node", "edge", "node"].has_edge_times
+    with pytest.warns(UserWarning, match="the edges have times"):
+        grappa.NeighborLoader(graph, [2], "node", batch_size=2, features=False)

@@ -221,6 +221,11 @@ impl Graph {
         self.relations.len() != 1 || !Arc::ptr_eq(&self.node_types[0], &self.relations[0])
     }
 
+    /// Whether edges of a relation have times.
+    pub fn is_timed(&self) -> bool {
+        self.relations.iter().any(|relation| relation.is_timed())
+    }
+
     /// The positions of nodes among the nodes of all types.
     pub fn positions(&self) -> &Positions {
         &self.positions

@@ -23,5 +23,6 @@ mod scores;
 mod sharing;
 mod signals;
 mod tasks;
+mod times;
 mod torchrun;
 mod workers;

@@ -63,6 +63,9 @@ pub fn train(
     if let Some((path, checkpoint)) = &found {
         check_resumed(&checkpoints, path, checkpoint, [digest, config.digest()], watcher)?;
     }
+    if graph.is_timed() {
+        watcher.warn("the triples have times, and training does not use them: rows are learned from triples of any time");
+    }
     let triples = Triples::open(graph)?;
     watcher.task(Task::Links, config.monitor);
     let known = KnownAnswers::collect(&triples, watcher.progress())?;
