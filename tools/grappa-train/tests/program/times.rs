@@ -2,7 +2,7 @@
 
 use grappa_tests::program::run;
 
-use crate::fixture::TrainFolder;
+use crate::fixture::{TrainFolder, assert_failed};
 
 #[test]
 fn times_of_edges_are_warned_about_and_refused_in_partitions() {
@@ -18,5 +18,6 @@ fn times_of_edges_are_warned_about_and_refused_in_partitions() {
     );
     let ran = run(&mut folder.program("events.grappa --epochs 1 --out run")).success();
     assert!(ran.stderr.contains("the edges of the graph have times, and training does not use them"), "{ran:?}");
-    run(&mut folder.program("events.grappa --epochs 1 --partitions 4 --out parts")).failure(&["edges have times", "use one partition"]);
+    let refused = run(&mut folder.program("events.grappa --epochs 1 --partitions 4 --out parts"));
+    assert_failed(&refused, &["edges have times", "use one partition"]);
 }
