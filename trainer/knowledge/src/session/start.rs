@@ -64,7 +64,8 @@ pub fn train(
         check_resumed(&checkpoints, path, checkpoint, [digest, config.digest()], watcher)?;
     }
     if graph.is_timed() {
-        watcher.warn("the triples have times, and training does not use them: rows are learned from triples of any time");
+        watcher
+            .warn("the triples have times, and training does not use them: rows are learned from triples of any time");
     }
     let triples = Triples::open(graph)?;
     watcher.task(Task::Links, config.monitor);
