@@ -17,7 +17,7 @@
 //!
 //! Memory and threads:
 //! - [`arena`]: large read buffers;
-//! - [`array`]: arrays that change in place, in memory or in a scratch file;
+//! - [`mod@array`]: arrays that change in place, in memory or in a scratch file;
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`ledger`]: who may take how much of a memory limit, and why;
 //! - [`machine`]: memory and disk space of the machine;
