@@ -160,7 +160,3 @@ def test_loaders_warn_of_times_that_they_do_not_use(tmp_path):
     assert store.has_edge_times and store.num_edges == 3
     with pytest.warns(UserWarning, match="events.grappa: the edges have times, and loaders do not use them"):
         grappa.NeighborLoader(store, [2], batch_size=2, input_nodes=[0, 1], features=False)
-    graph = grappa.Graph(store.path)
-    assert graph["node", "to", "node"].has_edge_times
-    with pytest.warns(UserWarning, match="the edges have times"):
-        grappa.NeighborLoader(graph, [2], batch_size=2, input_nodes=("node", [0, 1]), features=False)
