@@ -305,7 +305,7 @@ fn edge_features_info(store: &Store, bytes: &Bytes) -> Option<EdgeFeaturesInfo> 
     })
 }
 
-/// The times of edges. `bytes` is their length, given that of the table.
+/// The times of edges. `bytes` returns the length of the files of times, from the length of the table.
 fn times_info(store: &Store, bytes: impl Fn(u64) -> u64) -> Result<Option<TimesInfo>> {
     let Some(axis) = store.time_axis()? else { return Ok(None) };
     let (positions, edges) = (axis.positions(), store.manifest().edges);

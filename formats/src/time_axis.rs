@@ -271,7 +271,7 @@ impl TimeAxis {
     }
 }
 
-/// Whether there are so many times from `first` on. Without any, the first time is 0.
+/// Whether an axis of `positions` times may begin with `first`: the last time must be an i64, and an empty axis begins with 0.
 fn is_span(first: i64, positions: u64) -> bool {
     positions <= NODES_MAX
         && match positions.checked_sub(1) {

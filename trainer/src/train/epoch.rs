@@ -440,8 +440,8 @@ impl Trainer {
 
     /// Updates the embeddings of nodes by the gradients of a step.
     fn update_embeddings(&mut self, partial: &mut PartialEpoch, rate: f64, denominator: f64) -> Result<()> {
-        let ranks = self.processes.of_partitions(self.config.partitions());
         let Some(tables) = &mut self.learner.embeddings else { return Ok(()) };
+        let ranks = self.processes.of_partitions(self.config.partitions());
         let gathered = self.learner.gathered.take();
         let (graph, owners) = (&self.data.graph, &self.partitions.owners);
         let rank_of = |node_type: usize, row: u32| {

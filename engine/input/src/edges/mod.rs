@@ -238,7 +238,7 @@ impl EdgeSource {
         self.shared.has_one_without_zero() && !self.has_skipped.load(Ordering::Relaxed)
     }
 
-    /// The unit of a store for times in this source: that of the first block with edges. None if it has no edges.
+    /// The unit of a store for times in this source: the unit of the first block with edges. None if the source has no edges.
     ///
     /// # Errors
     /// If a block can't be read, or it has both integers and dates.

@@ -26,7 +26,7 @@ const EXACT_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 pub(super) struct EdgeTime {
     /// The time in the unit of the store; 0 if it is not known.
     pub value: i64,
-    /// The coarsest unit in which the value is whole: that of its type or its text.
+    /// The coarsest unit in which the value is whole: the unit of its type, or of the digits of its text.
     pub unit: TimeUnit,
 }
 

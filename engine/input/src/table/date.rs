@@ -32,7 +32,7 @@ pub fn days_of(text: &str) -> Option<f64> {
 pub struct Moment {
     /// Nanoseconds since 1970-01-01 in UTC.
     pub nanoseconds: i128,
-    /// The coarsest unit that has the digits of the text: days for a date alone, and for fractions of a second that of their digits.
+    /// The coarsest unit that has the digits of the text: days for a date alone, seconds for a time, and ms, us or ns for fractions of a second.
     pub unit: TimeUnit,
 }
 

@@ -123,7 +123,7 @@ pub(super) struct HopTimes<'a, 'b> {
 }
 
 impl BatchTimes<'_> {
-    /// Begins a minibatch with so many seeds of each type.
+    /// Begins a minibatch. `seeds` are the numbers of seeds of each type.
     pub fn begin(&mut self, seeds: impl Iterator<Item = usize>) {
         if self.options.hops == TimeHops::Edge {
             self.limits.clear();

@@ -82,7 +82,7 @@ impl EdgeTimes {
     }
 }
 
-/// The error about lists of times that are not those of the adjacency lists.
+/// The error for lists of times that have other lengths than the adjacency lists.
 fn disagrees(chunk: &Chunk) -> Error {
     let problem = "the adjacency lists have more or fewer edges than times; find the damage with `grappa-store verify`";
     Error::input(chunk.path(), Position::Whole, problem)

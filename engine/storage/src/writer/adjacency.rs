@@ -131,7 +131,7 @@ impl<'a> AdjacencyWriter<'a> {
         })
     }
 
-    /// As [`AdjacencyWriter::create_part`], for edges with times, which are positions on an axis of so many.
+    /// As [`AdjacencyWriter::create_part`], for edges with times. `positions` is the number of positions of the axis.
     pub fn create_timed(
         store: &StoreFolder,
         chunks: impl Into<EndChunks<'a>>,
