@@ -182,8 +182,12 @@ impl Links {
     fn read(&self, epoch: u64, progress: &dyn Progress) -> Result<Arc<Positives>> {
         let key = random::combine(self.seed, epoch);
         let sample = self.edges_per_epoch.map(|edges| (edges, key));
-        let edges =
-            PartEdges { store: &self.task.store, part: self.part, destinations: self.task.destinations.as_deref() };
+        let edges = PartEdges {
+            store: &self.task.store,
+            part: self.part,
+            destinations: self.task.destinations.as_deref(),
+            times: None,
+        };
         Positives::of_part(edges, sample, self.memory, progress).map(Arc::new)
     }
 

@@ -5,10 +5,10 @@ use std::{ops::Range, path::Path, sync::Arc};
 use grappa_formats::{
     ChunkId, ChunkSpan, EdgePart, FormatError,
     edge_rows::{EdgeRows, EdgeRowsMeta},
-    rows::{ChunkDegrees, RowCodec, RowSizes, Rows, RowsMeta},
+    rows::{ChunkDegrees, Row, RowCodec, RowSizes, Rows, RowsMeta},
 };
 use grappa_io::{
-    Error, Result,
+    Error, Position, Result,
     container::{ContainerFile, MappedPayload},
     map::Access,
 };
@@ -332,6 +332,24 @@ impl Chunk {
     /// The times of its edges, if edges have times: for each adjacency list the positions on the [axis](Store::time_axis), ascending.
     pub fn times(&self) -> Option<CheckedAdjacency<'_>> {
         self.times.as_ref().map(MappedTimes::rows)
+    }
+
+    /// The positions on the axis of the edges of a list, which has `degree` edges. None if edges have no times.
+    ///
+    /// # Errors
+    /// If the file of times is damaged, or has another number of times.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn times_of(&self, row: u64, degree: u64) -> Result<Option<Row<'_>>> {
+        let Some(times) = self.times() else { return Ok(None) };
+        let times = times.row(row)?;
+        if times.degree() != degree {
+            let problem =
+                "the adjacency lists have more or fewer edges than times; find the damage with `grappa-store verify`";
+            return Err(Error::input(self.path(), Position::Whole, problem));
+        }
+        Ok(Some(times))
     }
 
     /// The features of its edges, if edges have features.

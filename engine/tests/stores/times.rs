@@ -9,8 +9,12 @@ use grappa_engine::{
         edges::{EdgeColumns, export_edges},
     },
     ingest::{Assign, IngestOptions, TimeColumn, TimeUnit, ingest},
-    sample::{LoaderOptions, Sampler, Seeds, TimeHops, TimeOptions, feed::MinibatchOptions},
+    sample::{LoaderOptions, Minibatch, Sampler, Seeds, TimeHops, TimeOptions, feed::MinibatchOptions},
     verify::verify,
+};
+use grappa_sampling::links::{
+    Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, TimeRange,
+    WithoutNegative,
 };
 use tempfile::TempDir;
 
@@ -126,4 +130,149 @@ fn draws_do_not_depend_on_threads_batches_and_views() {
         assert!(expected.iter().map(|batch| batch.edges()).sum::<usize>() > 500);
         assert!(drawn(3, "memory", hops) == expected && drawn(2, "mapped", hops) == expected);
     }
+}
+
+/// The edges of a minibatch by hop: destination, source and time, with the index of the part.
+fn edges_by_part(batch: &Minibatch) -> Vec<(usize, u64, u64, i64)> {
+    let mut found = Vec::new();
+    for block in &batch.blocks {
+        for destination in 0..block.destinations {
+            for edge in block.edges_of(destination) {
+                let part = batch.parts.get(destination).map_or(0, |&part| part as usize);
+                let source = batch.nodes[block.indices[edge] as usize];
+                found.push((part, batch.nodes[destination].0, source.0, block.edge_times[edge]));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_ends_of_a_link_see_no_edge_after_its_time_and_not_the_link_itself() {
+    let (_folder, path) = store_of(&events());
+    let store = Arc::new(Store::open(&path).unwrap());
+    let positives = Positives::of_part(PartEdges::timed(&store, EdgePart::Graph), None, 1 << 20, &Silent).unwrap();
+    assert_eq!((positives.times().len(), positives.len()), (1200, 1200));
+    let sample = Positives::of_part(PartEdges::timed(&store, EdgePart::Graph), Some((100, 5)), 1 << 20, &Silent);
+    for index in 0..100 {
+        let sample = sample.as_ref().unwrap();
+        let number = sample.number(index);
+        assert_eq!(
+            (sample.edges()[index as usize], sample.time(index)),
+            (positives.edges()[number as usize], positives.time(number))
+        );
+    }
+    let early =
+        PartEdges { times: Some(TimeRange { first: 1000, last: 2000 }), ..PartEdges::timed(&store, EdgePart::Graph) };
+    let early = Positives::of_part(early, Some((1 << 40, 5)), 1 << 20, &Silent).unwrap();
+    assert!(early.times().iter().all(|time| (1000..=2000).contains(time)) && early.len() > 100);
+    let all: Vec<_> = positives.edges().iter().copied().zip(positives.times().iter().copied()).collect();
+
+    for (equal, excluded) in
+        [(true, ExcludedEdges::Positives), (true, ExcludedEdges::None), (false, ExcludedEdges::Positives)]
+    {
+        let options = TimeOptions { equal, ..TimeOptions::default() };
+        let sampler = Sampler::uniform("-1".parse().unwrap(), false).with_times(options).unwrap().with_edge_times();
+        let task = LinkTask {
+            store: store.clone(),
+            relation: LinkRelation::default(),
+            negatives: Negatives::Destinations(2),
+            candidates: Candidates::Uniform,
+            destinations: None,
+            without_negative: WithoutNegative::Marked,
+            known: Some(KnownEdges::default()),
+            excluded,
+        };
+        let minibatches = MinibatchOptions {
+            batch: 16,
+            disjoint: true,
+            links: Some(Arc::new(task)),
+            ..MinibatchOptions::new(sampler)
+        };
+        let options = LoaderOptions { memory: 256 << 20, threads: 2, ..LoaderOptions::new(minibatches) };
+        let mut loader = Loader::new(&store, LoaderOptions { rows: Default::default(), ..options });
+        loader.partition(store.assignment(), &Seeds::List(Arc::new(Vec::new())), &Silent).unwrap();
+        loader.set_positives(vec![Arc::new(positives.clone())], &[positives.len()]);
+        let batches = loader.batches(1, |batches| batches).unwrap();
+        let (mut asked, mut seen) = (Vec::new(), 0);
+        let mut delivered: Vec<_> = loader.deliver(&batches).map(|batch| batch.unwrap()).collect();
+        delivered.sort_by_key(|batch| batch.index());
+        for batch in &delivered {
+            batches.seed_indices(batch.index(), &mut asked);
+            let minibatch = batch.minibatch();
+            assert_eq!(minibatch.part_times.len(), asked.len());
+            assert_eq!(
+                (minibatch.links.positives.len(), minibatch.links.negatives.len()),
+                (asked.len(), 2 * asked.len())
+            );
+            let found = edges_by_part(minibatch);
+            seen += found.len();
+            for (part, &index) in asked.iter().enumerate() {
+                let ((source, target), time) = all[index as usize];
+                assert_eq!(minibatch.part_times[part], time);
+                let ends = minibatch.links.positives[part].map(|row| minibatch.nodes[row as usize]);
+                assert_eq!(ends, [source, target]);
+                for negative in &minibatch.links.negatives[2 * part..2 * part + 2] {
+                    assert_eq!(minibatch.nodes[negative[0] as usize], source);
+                    assert_eq!(minibatch.parts[negative[1] as usize], part as u32);
+                }
+                // All edges up to the time, into the ends of the link.
+                for end in [source, target] {
+                    let mut expected: Vec<_> = all
+                        .iter()
+                        .filter(|(edge, at)| {
+                            let is_itself = excluded != ExcludedEdges::None && *edge == (source, target) && *at == time;
+                            edge.1 == end && if equal { *at <= time } else { *at < time } && !is_itself
+                        })
+                        .map(|&((from, to), at)| (part, to.0, from.0, at))
+                        .collect();
+                    let mut of_end: Vec<_> =
+                        found.iter().copied().filter(|edge| (edge.0, edge.1) == (part, end.0)).collect();
+                    expected.sort_unstable();
+                    of_end.sort_unstable();
+                    assert_eq!(of_end, expected, "{equal} {excluded:?} {source} {target} at {time}");
+                }
+            }
+        }
+        assert!(seen > 10_000, "{seen}");
+    }
+}
+
+#[test]
+fn links_of_a_group_share_their_neighborhoods_and_shared_negatives_have_no_time() {
+    let (_folder, path) = store_of(&events());
+    let store = Arc::new(Store::open(&path).unwrap());
+    let edges: Vec<_> = [(1, 2), (1, 3), (4, 7), (5, 7)].map(|(from, to)| (NodeId(from), NodeId(to))).to_vec();
+    let positives = Positives::at_times(edges, vec![4000, 4000, 100, 200]).in_groups(vec![0, 2, 3]);
+    let drawn = |negatives| {
+        let sampler = Sampler::uniform("3,3".parse().unwrap(), false).with_times(TimeOptions::default()).unwrap();
+        let task = LinkTask {
+            store: store.clone(),
+            relation: LinkRelation::default(),
+            negatives,
+            candidates: Candidates::Uniform,
+            destinations: None,
+            without_negative: WithoutNegative::Marked,
+            known: None,
+            excluded: ExcludedEdges::None,
+        };
+        let links = Some(Arc::new(task));
+        let minibatches =
+            MinibatchOptions { batch: 4, disjoint: true, shuffle: false, links, ..MinibatchOptions::new(sampler) };
+        let options = LoaderOptions { memory: 256 << 20, threads: 1, ..LoaderOptions::new(minibatches) };
+        let mut loader = Loader::new(&store, LoaderOptions { rows: Default::default(), ..options });
+        loader.partition(store.assignment(), &Seeds::List(Arc::new(Vec::new())), &Silent).unwrap();
+        loader.set_positives(vec![Arc::new(positives.clone())], &[positives.len()]);
+        loader.epoch(0)?.next().unwrap().map(|batch| batch.minibatch().clone())
+    };
+    let batch = drawn(Negatives::None).unwrap();
+    assert_eq!(batch.part_times, [4000, 100, 200]);
+    // Nodes 1, 2 and 3 once; node 7 once for each of its links.
+    assert_eq!(batch.seeds, 7);
+    assert_eq!(batch.links.positives[0][0], batch.links.positives[1][0]);
+    assert_ne!(batch.links.positives[2][1], batch.links.positives[3][1]);
+    let pairs = drawn(Negatives::Pairs(0.5)).unwrap();
+    assert_eq!(pairs.links.negatives.len(), 2);
+    let error = drawn(Negatives::Shared(3)).unwrap_err().to_string();
+    assert!(error.contains("cannot share their negatives"), "{error}");
 }

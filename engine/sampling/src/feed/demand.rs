@@ -213,6 +213,7 @@ impl MinibatchDemand {
                 nodes: with_room(nodes)?,
                 seeds: 0,
                 parts: Vec::new(),
+                part_times: Vec::new(),
                 blocks: blocks.map(BlockSize::block).collect::<Result<_>>()?,
                 links: LinkPairs {
                     positives: with_room(positives)?,

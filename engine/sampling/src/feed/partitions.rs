@@ -11,7 +11,7 @@ use super::{
     source::BatchSource,
 };
 use crate::{
-    links::{LinkScratch, LinkTask, Positives},
+    links::{LinkScratch, LinkTask, Positives, TimedPositives},
     partition::Share,
     sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
     shape::GraphShape,
@@ -38,7 +38,8 @@ pub struct MinibatchOptions {
     /// The seeds of each partition that this worker takes, of several workers that see the same partitions. The order of
     /// an epoch is dealt out to them in turn, and its first seeds are there again until all have as many.
     pub seed_share: Share,
-    /// Whether each seed is sampled as a minibatch of its own; these are joined [apart](Join::Apart) then. Not with links.
+    /// Whether each seed, or each group of positives, is sampled as a minibatch of its own; these are joined [apart](Join::Apart) then. Links
+    /// are, if and only if the sampler needs times.
     pub disjoint: bool,
     /// What is drawn for minibatches of links; none if minibatches are of nodes. Minibatches of links have positives instead of seeds, and the
     /// ends of all pairs are the seeds that are sampled.
@@ -163,11 +164,12 @@ impl PartitionBatches {
     /// The batches of epoch `epoch` over `parts`; `concurrent` partitions take part in a step. The first part is partition 0.
     ///
     /// # Panics
-    /// If `options.batch` or `concurrent` is 0, [`MinibatchOptions::disjoint`] is given with links or a shared input, or is not given and the
-    /// sampler needs times.
+    /// If `options.batch` or `concurrent` is 0, [`MinibatchOptions::disjoint`] is given with a shared input, or with links without times, or is
+    /// not given and the sampler needs times.
     pub fn new(parts: Vec<Part>, options: MinibatchOptions, concurrent: usize, epoch: u64) -> Self {
         assert!(options.batch > 0 && concurrent > 0, "{options:?}, {concurrent} in a step");
-        let joins_apart = options.links.is_none() && options.join_steps != Some(Join::SharedInput);
+        let may_be_apart = options.links.is_none() || options.sampler.needs_times();
+        let joins_apart = may_be_apart && options.join_steps != Some(Join::SharedInput);
         assert!(!options.disjoint || joins_apart, "disjoint: {options:?}");
         assert!(options.disjoint || !options.sampler.needs_times(), "seeds with times: {options:?}");
         let groups: Vec<&[Part]> = parts.chunks(concurrent).collect();
@@ -391,14 +393,27 @@ impl PartitionBatches {
     fn sample_apart(
         &self,
         place: BatchPlace,
-        sampler: &mut Scratch,
+        (sampler, links): (&mut Scratch, &mut LinkScratch),
         seeds: &mut Vec<Vec<NodeId>>,
         (parts, types): (&mut Vec<Minibatch>, usize),
-        first: usize,
+        (first, part_times): (usize, &mut Vec<i64>),
     ) -> Result<usize> {
         let (part, key) = (self.part(place), self.key(place));
         let view = part.view.open()?;
         let lists = view.lists();
+        if let (Some(task), Some(positives)) = (&self.options.links, &part.positives) {
+            let count = self.seeds_of(place);
+            let mut edges = Vec::with_capacity(count);
+            let (mut times, mut groups) = (Vec::with_capacity(count), Vec::with_capacity(count));
+            self.in_order(place, |index| {
+                edges.push(positives.edges()[index as usize]);
+                times.extend(positives.time(index));
+                groups.push(positives.group(index));
+            });
+            let timed = TimedPositives { edges: &edges, times: &times, groups: &groups };
+            let how = &self.options.sampler;
+            return task.sample_apart(how, &lists, timed, key, (links, sampler), (parts, types, first), part_times);
+        }
         let mut positions = Vec::with_capacity(self.seeds_of(place));
         let time_of = |index: u64| part.times.as_ref().map(|times| times[index as usize]);
         self.in_order(place, |index| positions.push((part.seeds.get(index), time_of(index))));
@@ -412,6 +427,7 @@ impl PartitionBatches {
             seeds.iter_mut().for_each(Vec::clear);
             seeds[node_type].push(node);
             self.options.sampler.sample_types(&lists, seeds, time, key.of_seed(number), sampler, part)?;
+            part_times.extend(time);
         }
         Ok(positions.len())
     }
@@ -437,6 +453,13 @@ impl PartitionBatches {
             ViewSource::InTurn(turns, _) => Some(turns),
             ViewSource::Open(_) | ViewSource::Graph(_) => None,
         }
+    }
+
+    /// The largest number of seeds or positives of a batch.
+    fn seeds_max(&self) -> u64 {
+        let places = (0..self.batches()).map(|index| self.places(index).iter());
+        let seeds = places.map(|places| places.map(|&place| self.seeds_of(place) as u64).sum());
+        seeds.max().unwrap_or(0)
     }
 
     fn key(&self, place: BatchPlace) -> BatchKey {
@@ -493,7 +516,7 @@ impl BatchSource for PartitionBatches {
     fn nodes_max(&self) -> u64 {
         let nodes: u64 = self.shape.nodes.iter().sum();
         let of_parts = match self.options.join_steps {
-            _ if self.options.disjoint => return nodes.saturating_mul(self.nodes_min()),
+            _ if self.options.disjoint => return nodes.saturating_mul(self.seeds_max()),
             Some(Join::Apart) => nodes.saturating_mul(self.concurrent.min(self.parts.len()) as u64),
             Some(Join::SharedInput) | None => nodes,
         };
@@ -521,9 +544,7 @@ impl BatchSource for PartitionBatches {
         if self.options.links.is_some() {
             return 1;
         }
-        let places = (0..self.batches()).map(|index| self.places(index).iter());
-        let seeds = places.map(|places| places.map(|&place| self.seeds_of(place) as u64).sum());
-        seeds.max().unwrap_or(0)
+        self.seeds_max()
     }
 
     fn probes(&self) -> Range<u64> {
@@ -574,11 +595,12 @@ impl BatchSource for PartitionBatches {
         let types = out.len();
         match self.places(index) {
             places if self.options.disjoint => {
-                let mut count = 0;
+                let (mut count, mut times) = (0, Vec::new());
                 for &place in places {
-                    count += self.sample_apart(place, sampler, seeds, (parts, types), count)?;
+                    count += self.sample_apart(place, (sampler, links), seeds, (parts, types), (count, &mut times))?;
                 }
                 Minibatch::join(&parts[..count * types], Join::Apart, &self.shape, sampler, join, out)?;
+                out.iter_mut().for_each(|minibatch| minibatch.part_times.clone_from(&times));
             }
             &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
             places => {

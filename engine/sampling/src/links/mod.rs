@@ -26,11 +26,11 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::task::LinkScratch;
+pub(crate) use self::task::{LinkScratch, TimedPositives};
 pub use self::{
     known::KnownEdges,
     negatives::{Candidates, ListedPairs, Negatives, WithoutNegative},
-    positives::{PartEdges, Positives},
+    positives::{PartEdges, Positives, TimeRange},
     ranked::{RankCandidates, Ranked, known_edges_of},
     task::{ExcludedEdges, LinkRelation, LinkTask},
 };

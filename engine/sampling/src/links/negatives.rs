@@ -1,6 +1,6 @@
 //! Negatives: pairs of nodes without an edge.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result, heap};
@@ -41,6 +41,18 @@ pub enum Negatives {
     Destinations(u32),
     /// This many destinations, which all sources of the minibatch share. [`LinkPairs::is_negative`](crate::sample::LinkPairs::is_negative) says where they have an edge.
     Shared(u32),
+}
+
+impl Negatives {
+    /// The number of negatives of some positives.
+    pub(crate) fn count(self, positives: u64) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Pairs(ratio) => (positives as f64 * ratio).ceil() as u64,
+            Self::Destinations(each) => positives * u64::from(each),
+            Self::Shared(count) => u64::from(count),
+        }
+    }
 }
 
 /// What becomes of an edge whose source has an edge to all nodes that negatives are drawn from, or to nearly all.
@@ -219,6 +231,32 @@ pub(super) struct LinkSamples {
     pub is_negative: Vec<bool>,
 }
 
+impl LinkSamples {
+    /// Fills `group` with a range of positives, and their negatives. These are not shared.
+    pub fn put_group(&self, drawn: Negatives, range: Range<usize>, group: &mut Self) -> Result<()> {
+        let (positives, negatives) = (self.positives.len(), self.negatives.len());
+        group.negatives.clear();
+        group.is_negative.clear();
+        group.positives.clear();
+        heap::reserve(&mut group.positives, range.len(), PAIRS)?;
+        group.positives.extend_from_slice(&self.positives[range.clone()]);
+        let mut put = |at: usize| {
+            group.negatives.push(self.negatives[at]);
+            group.is_negative.extend(self.is_negative.get(at));
+        };
+        match drawn {
+            Negatives::Destinations(each) => {
+                (range.start * each as usize..range.end * each as usize).for_each(&mut put);
+            }
+            Negatives::Pairs(_) => {
+                range.flat_map(|positive| (positive..negatives).step_by(positives)).for_each(&mut put);
+            }
+            Negatives::None | Negatives::Shared(_) => {}
+        }
+        Ok(())
+    }
+}
+
 /// Draws negatives.
 pub(super) struct Draw<'a> {
     pub store: &'a Store,
@@ -251,13 +289,8 @@ impl Draw<'_> {
         out.negatives.clear();
         out.is_negative.clear();
         let positives = out.positives.len();
-        let count = match self.negatives {
-            Negatives::None => return Ok(()),
-            Negatives::Pairs(ratio) => (positives as f64 * ratio).ceil() as usize,
-            Negatives::Destinations(each) => positives * each as usize,
-            Negatives::Shared(count) => count as usize,
-        };
-        if positives == 0 {
+        let count = self.negatives.count(positives as u64) as usize;
+        if positives == 0 || self.negatives == Negatives::None {
             return Ok(());
         }
         if let Some(destinations) = self.destinations {

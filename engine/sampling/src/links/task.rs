@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_formats::NodeId;
-use grappa_io::{Result, heap};
+use grappa_io::{Error, Result, heap};
 use grappa_storage::Store;
 
 use super::{
@@ -64,6 +64,14 @@ pub struct LinkTask {
 pub(crate) struct LinkScratch {
     draw: DrawScratch,
     samples: LinkSamples,
+    /// The pairs of a group of positives.
+    group: LinkSamples,
+    ends: EndScratch,
+}
+
+/// The ends of pairs.
+#[derive(Debug, Default)]
+struct EndScratch {
     /// The seeds of each node type.
     seeds: Vec<Vec<NodeId>>,
     /// The excluded edges of a relation: source and destination, as indices of the nodes of the minibatch.
@@ -74,14 +82,26 @@ impl LinkScratch {
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         let LinkSamples { positives, negatives, is_negative } = &self.samples;
-        // Negatives are drawn and looked up in lists as long as the pairs.
-        let pairs = 3 * (positives.capacity() + negatives.capacity());
-        let indices = self.excluded.capacity() * size_of::<[u32; 2]>();
+        // Negatives are drawn and looked up in lists as long as the pairs. Groups have a part of them.
+        let pairs = 4 * (positives.capacity() + negatives.capacity());
+        let EndScratch { seeds, excluded } = &self.ends;
+        let indices = excluded.capacity() * size_of::<[u32; 2]>();
         (pairs * size_of::<(NodeId, NodeId)>()
-            + self.seeds.iter().map(Vec::capacity).sum::<usize>() * size_of::<NodeId>()
+            + seeds.iter().map(Vec::capacity).sum::<usize>() * size_of::<NodeId>()
             + indices
             + is_negative.capacity()) as u64
     }
+}
+
+/// The positives of a minibatch whose ends are at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimedPositives<'a> {
+    /// Source and destination.
+    pub edges: &'a [(NodeId, NodeId)],
+    /// The time of each.
+    pub times: &'a [i64],
+    /// The number of the group of each. Positives of a group have the same time, and are next to each other.
+    pub groups: &'a [u64],
 }
 
 impl LinkTask {
@@ -105,7 +125,65 @@ impl LinkTask {
         (scratch, sampling): (&mut LinkScratch, &mut Scratch),
         out: &mut [Minibatch],
     ) -> Result<()> {
-        let LinkScratch { draw, samples, seeds, excluded } = scratch;
+        let LinkScratch { draw, samples, ends, .. } = scratch;
+        self.draw(graph, positives, key, draw, samples)?;
+        self.sample_pairs(sampler, graph, samples, (None, key), (ends, sampling), out)
+    }
+
+    /// Samples each group of positives as a part of its own, at its time: its ends and those of its negatives share their neighborhoods, and
+    /// no others. A part is a minibatch of each of `types` node types, and the first one is part `first`. Appends the times of parts. Returns
+    /// the number of parts.
+    ///
+    /// Negatives are drawn as for a minibatch of all these positives. Of [`Negatives::Pairs`], pair i is in the group of positive i, modulo
+    /// their number.
+    ///
+    /// # Errors
+    /// As [`LinkTask::sample`], or if negatives are shared.
+    #[expect(clippy::too_many_arguments, reason = "they are all that a minibatch of links reads and writes")]
+    pub(crate) fn sample_apart(
+        &self,
+        sampler: &Sampler,
+        graph: &GraphLists<'_>,
+        positives: TimedPositives<'_>,
+        key: BatchKey,
+        (scratch, sampling): (&mut LinkScratch, &mut Scratch),
+        (parts, types, first): (&mut Vec<Minibatch>, usize, usize),
+        part_times: &mut Vec<i64>,
+    ) -> Result<usize> {
+        if let Negatives::Shared(_) = self.negatives {
+            return Err(Error::conflict(
+                "edges at different times cannot share their negatives",
+                "draw negatives for each edge: uniform ones, or by degree",
+            ));
+        }
+        let LinkScratch { draw, samples, group, ends } = scratch;
+        self.draw(graph, positives.edges, key, draw, samples)?;
+        let mut count = 0;
+        let mut start = 0;
+        for groups in positives.groups.chunk_by(|a, b| a == b) {
+            let range = start..start + groups.len();
+            start = range.end;
+            let time = positives.times[range.start];
+            samples.put_group(self.negatives, range, group)?;
+            let part = (first + count) * types..(first + count + 1) * types;
+            parts.resize_with(parts.len().max(part.end), Minibatch::default);
+            let key = key.of_seed(count as u64);
+            self.sample_pairs(sampler, graph, group, (Some(time), key), (ends, sampling), &mut parts[part])?;
+            part_times.push(time);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Draws the negatives of some positives.
+    fn draw(
+        &self,
+        graph: &GraphLists<'_>,
+        positives: &[(NodeId, NodeId)],
+        key: BatchKey,
+        scratch: &mut DrawScratch,
+        samples: &mut LinkSamples,
+    ) -> Result<()> {
         let RelationEnds { source, destination } = graph.shape.relations[self.relation.number];
         samples.positives.clear();
         heap::reserve(&mut samples.positives, positives.len(), PAIRS)?;
@@ -121,7 +199,20 @@ impl LinkTask {
             known: self.known.as_ref(),
             key,
         }
-        .draw(draw, samples)?;
+        .draw(scratch, samples)
+    }
+
+    /// Samples the minibatch of each node type for some pairs, at a time if the sampler has times.
+    fn sample_pairs(
+        &self,
+        sampler: &Sampler,
+        graph: &GraphLists<'_>,
+        samples: &LinkSamples,
+        (time, key): (Option<i64>, BatchKey),
+        (EndScratch { seeds, excluded }, sampling): (&mut EndScratch, &mut Scratch),
+        out: &mut [Minibatch],
+    ) -> Result<()> {
+        let RelationEnds { source, destination } = graph.shape.relations[self.relation.number];
         seeds.resize_with(out.len(), Vec::new);
         seeds.iter_mut().for_each(Vec::clear);
         let pairs = || samples.positives.iter().chain(&samples.negatives);
@@ -136,26 +227,27 @@ impl LinkTask {
             seeds.sort_unstable();
             seeds.dedup();
         }
-        sampler.sample_types(graph, seeds, None, key, sampling, out)?;
+        sampler.sample_types(graph, seeds, time, key, sampling, out)?;
         let links = &mut out[destination].links;
         links.source_type = source;
         put(links, samples, [&seeds[source], &seeds[destination]])?;
         let has_reverses = self.excluded == ExcludedEdges::WithReverses;
         let in_itself = has_reverses && source == destination && self.relation.reverse.is_none();
         if self.excluded != ExcludedEdges::None {
-            self.exclude(self.relation.number, (true, in_itself), graph.shape, excluded, out)?;
+            self.exclude(self.relation.number, (true, in_itself), time, graph.shape, excluded, out)?;
         }
         if let (true, Some(reverse)) = (has_reverses, self.relation.reverse) {
-            self.exclude(reverse, (false, true), graph.shape, excluded, out)?;
+            self.exclude(reverse, (false, true), time, graph.shape, excluded, out)?;
         }
         Ok(())
     }
 
-    /// Removes positives and their reverses from the messages of a relation.
+    /// Removes positives and their reverses from the messages of a relation. Of edges with times, only those at the time of the positives.
     fn exclude(
         &self,
         relation: usize,
         (positives, reverses): (bool, bool),
+        own_time: Option<i64>,
         shape: &GraphShape,
         excluded: &mut Vec<[u32; 2]>,
         out: &mut [Minibatch],
@@ -172,8 +264,12 @@ impl LinkTask {
         // Both ends are seeds, so a node is never reached through removed edges only.
         let [sources, targets] = [source, destination].map(|node_type| out[node_type].seeds as u32);
         for hop in 0..shape.hops(out) {
-            out[destination].blocks[shape.block_place(relation, hop)].retain(|source, target| {
-                source >= sources || target >= targets || excluded.binary_search(&[source, target]).is_err()
+            out[destination].blocks[shape.block_place(relation, hop)].retain(|source, target, time| {
+                let is_other_event = time.is_some() && time != own_time;
+                is_other_event
+                    || source >= sources
+                    || target >= targets
+                    || excluded.binary_search(&[source, target]).is_err()
             });
         }
         Ok(())

@@ -381,7 +381,7 @@ fn with_destinations_positives_negatives_and_candidates_end_at_them() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
     let among = Arc::new(NodeSet::from_members(NODES, (0..NODES).step_by(3).map(NodeId)));
-    let part = PartEdges { store: &fixture.store, part: EdgePart::Graph, destinations: Some(&among) };
+    let part = PartEdges { store: &fixture.store, part: EdgePart::Graph, destinations: Some(&among), times: None };
     let positives = Positives::of_part(part, None, 1 << 20, &Silent).unwrap();
     let expected = fixture.positives(None).edges().iter().copied().filter(|edge| among.contains(edge.1)).collect();
     assert_eq!(positives, Positives::list(expected));

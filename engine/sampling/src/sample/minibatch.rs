@@ -28,6 +28,8 @@ pub struct Minibatch {
     pub blocks: Vec<Block>,
     /// The part of each node, if the minibatch was joined of several parts that share no input. Otherwise empty.
     pub parts: Vec<u32>,
+    /// The time of each part, if seeds have times. Otherwise empty.
+    pub part_times: Vec<i64>,
     /// The pairs of a minibatch of [links](crate::links). Otherwise empty.
     pub links: LinkPairs,
 }
@@ -129,6 +131,7 @@ impl Minibatch {
         self.nodes.clear();
         self.seeds = 0;
         self.parts.clear();
+        self.part_times.clear();
         self.blocks.iter_mut().for_each(Block::clear);
         self.links.clear();
     }
@@ -141,14 +144,14 @@ impl Block {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
-    /// Keeps the edges for which `keep` is true, given source and destination as indices. Degrees stay as they are. The features of edges
-    /// are gathered later.
-    pub fn retain(&mut self, keep: impl Fn(u32, u32) -> bool) {
+    /// Keeps the edges for which `keep` is true, given source and destination as indices, and the time if the block has times. Degrees stay
+    /// as they are. The features of edges are gathered later.
+    pub fn retain(&mut self, keep: impl Fn(u32, u32, Option<i64>) -> bool) {
         let (mut kept, mut start) = (0, 0);
         for target in 0..self.destinations {
             let end = self.offsets[target + 1] as usize;
             for edge in start..end {
-                if keep(self.indices[edge], target as u32) {
+                if keep(self.indices[edge], target as u32, self.edge_times.get(edge).copied()) {
                     self.indices[kept] = self.indices[edge];
                     if let Some(&weight) = self.edge_weights.get(edge) {
                         self.edge_weights[kept] = weight;

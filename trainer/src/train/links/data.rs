@@ -280,7 +280,7 @@ impl LinkData {
     /// If they need more memory, files cannot be read, candidates are listed and an edge has none, or `progress` asks to stop.
     pub fn held_out(&self, part: EdgePart, memory: u64, progress: &dyn Progress) -> Result<Positives> {
         let store = &self.task.store;
-        let part_edges = PartEdges { store, part, destinations: self.destinations() };
+        let part_edges = PartEdges { destinations: self.destinations(), ..PartEdges::all(store, part) };
         let edges = Positives::of_part(part_edges, None, memory, progress)?;
         match (&self.among, &self.candidates.nodes) {
             (RankAmong::Listed(path), Candidates::Listed(listed)) => {
@@ -309,7 +309,8 @@ impl LinkData {
         epoch: u64,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let edges = PartEdges { store: &self.task.store, part: EdgePart::Graph, destinations: self.destinations() };
+        let edges =
+            PartEdges { destinations: self.destinations(), ..PartEdges::all(&self.task.store, EdgePart::Graph) };
         // Each partition, with the chunks of its own destinations.
         let owned: Vec<(usize, Vec<ChunkId>)> = loader
             .served()
@@ -381,7 +382,7 @@ fn counts_among(store: &Store, destinations: &NodeSet, all: [u64; 3]) -> Result<
     let chunks: Vec<_> = store.present_chunks().collect();
     let mut counts = [0; 3];
     for part in EdgePart::ALL.into_iter().filter(|&part| all[part as usize] > 0) {
-        let edges = PartEdges { store, part, destinations: Some(destinations) };
+        let edges = PartEdges { destinations: Some(destinations), ..PartEdges::all(store, part) };
         counts[part as usize] = Positives::count(edges, &chunks, &Silent)?;
     }
     Ok(counts)
