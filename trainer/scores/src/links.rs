@@ -109,6 +109,8 @@ pub struct LinkScores {
     pub unranked: u64,
     /// Scores of the rankings of all destinations, if they are ranked.
     pub by_source: SourceScores,
+    /// The scores of EdgeBank, which predicts the edges that were there before, if edges have times.
+    pub edge_bank: Option<Box<LinkScores>>,
     pairs: Ranking,
 }
 
@@ -126,6 +128,9 @@ impl LinkScores {
         self.unranked += other.unranked;
         self.by_source.merge(&other.by_source);
         self.pairs.merge(other.pairs);
+        if let Some(bank) = other.edge_bank {
+            self.edge_bank.get_or_insert_default().merge(*bank);
+        }
     }
 
     /// The scores as words, for [`LinkScores::merge_words`] on another process.
@@ -151,10 +156,19 @@ impl LinkScores {
         words.count(&mut self.unranked);
         words.ranking(&mut self.pairs);
         self.by_source.pass(words);
+        let mut has_bank = u64::from(self.edge_bank.is_some());
+        words.count(&mut has_bank);
+        if has_bank > 0 {
+            self.edge_bank.get_or_insert_default().pass(words);
+        }
     }
 
     /// The scores, among candidates of a kind.
     pub fn report(mut self, candidates: LinkCandidates) -> LinkReport {
+        let edge_bank = self.edge_bank.take().map(|bank| {
+            let LinkReport { filtered, raw, auc, average_precision, .. } = bank.report(candidates.clone());
+            BaselineReport { filtered, raw, auc, average_precision }
+        });
         LinkReport {
             edges: self.filtered.edges + self.unranked,
             unranked: self.unranked,
@@ -165,6 +179,7 @@ impl LinkScores {
             auc: self.pairs.area(),
             average_precision: self.pairs.average_precision(),
             by_source: self.by_source.report(),
+            edge_bank,
         }
     }
 }
@@ -241,6 +256,22 @@ pub struct LinkReport {
     /// Scores of the rankings of sources among all destinations without known edges, if they are ranked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_source: Option<SourceReport>,
+    /// Scores of EdgeBank on the same edges and candidates, if edges have times: an edge is predicted if there was one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_bank: Option<BaselineReport>,
+}
+
+/// Scores of a baseline on the same edges and candidates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BaselineReport {
+    /// Ranks among candidates without known edges.
+    pub filtered: RankReport,
+    /// Ranks among candidates that may be known edges.
+    pub raw: RankReport,
+    /// As [`LinkReport::auc`].
+    pub auc: Option<f64>,
+    /// As [`LinkReport::auc`].
+    pub average_precision: Option<f64>,
 }
 
 impl std::fmt::Display for LinkReport {
@@ -269,6 +300,10 @@ impl std::fmt::Display for LinkReport {
         }
         if self.unranked > 0 {
             write!(f, "; {} edges have no filtered rank: their sources have edges to all candidates", self.unranked)?;
+        }
+        if let Some(BaselineReport { filtered, auc, average_precision, .. }) = &self.edge_bank {
+            let (area, precision) = (percent(*auc), percent(*average_precision));
+            write!(f, "; EdgeBank: MRR {}, AUC {area}, average precision {precision}", number(filtered.mrr))?;
         }
         let Some(SourceReport { sources, recall_at_20, map_at_20, ndcg_at_20, .. }) = &self.by_source else {
             return Ok(());
@@ -359,6 +394,25 @@ mod tests {
         assert_eq!(report.edges, 100);
         assert!(report.filtered.mrr > report.raw.mrr);
         assert_eq!(report.by_source.unwrap().sources, 100);
+    }
+
+    #[test]
+    fn the_baseline_is_merged_and_sent_with_the_scores() {
+        let mut parts = [1, 3].map(|equal| {
+            let mut scores = LinkScores::default();
+            scores.filtered.add(0, 0);
+            scores.edge_bank.get_or_insert_default().filtered.add(0, equal);
+            scores
+        });
+        let words = parts[1].as_words();
+        parts[0].merge_words(&words);
+        let [merged, _] = parts;
+        let report = merged.report(candidates());
+        let bank = report.edge_bank.as_ref().unwrap();
+        // The places 1.5 and 2.5.
+        assert!((bank.filtered.mrr.unwrap() - f64::midpoint(1.0 / 1.5, 1.0 / 2.5)).abs() < 1e-9);
+        assert_eq!(report.filtered.mrr, Some(1.0));
+        assert!(report.to_string().contains("; EdgeBank: MRR 0.5333, AUC undefined"), "{report}");
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub struct RankedEdges<'a> {
 }
 
 impl RankedEdges<'_> {
-    fn part(&self, start: usize, end: usize) -> Self {
+    /// The edges at a range of indices, as far as there are any.
+    pub fn part(&self, start: usize, end: usize) -> Self {
         let part = start..end.min(self.edges.len());
         let drawn = self.drawn.map(|drawn| &drawn[part.clone()]);
         Self { edges: &self.edges[part], first: self.first + start as u64, drawn, ..*self }
@@ -176,35 +177,10 @@ impl LinkEmbeddings<'_> {
     /// Scores edges, pairs and candidates that were drawn.
     fn score_drawn(&self, drawn: &[DrawnPart], progress: &dyn Progress) -> Result<Vec<ScoredEdge>> {
         let mut pairs = Vec::new();
-        for DrawnPart { edge, ranked } in drawn {
-            pairs.push(*edge);
-            pairs.extend(ranked.pair);
-            pairs.extend(ranked.filtered.iter().map(|&node| (edge.0, node)));
-            // Most raw candidates are the filtered ones.
-            let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
-            pairs.extend(others.map(|at| (edge.0, ranked.raw[at])));
-        }
+        drawn.iter().for_each(|drawn| drawn.put_pairs(&mut pairs));
         let scoring = Self { memory: SCORED.bytes(self.memory), ..*self };
         let mut scores = scoring.score(&pairs, progress)?.into_iter();
-        let mut next = || scores.next().expect("a score for each pair");
-        let scored = drawn.iter().map(|DrawnPart { ranked, .. }| {
-            let edge = next();
-            let pair = ranked.pair.map(|_| next());
-            let filtered: Vec<f32> = ranked.filtered.iter().map(|_| next()).collect();
-            let raw = (0..ranked.raw.len()).map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() });
-            let mut scored = ScoredEdge {
-                edge,
-                pair,
-                is_ranked: true,
-                filtered_count: filtered.len() as u64,
-                filtered: Places::default(),
-                raw: Places::default(),
-            };
-            scored.raw.add_scores(edge, raw);
-            scored.filtered.add_scores(edge, filtered.into_iter());
-            scored
-        });
-        Ok(scored.collect())
+        Ok(drawn.iter().map(|drawn| drawn.scored(&mut scores)).collect())
     }
 
     /// The known edges of the sources of edges, if these are ranked among all destinations.
@@ -281,6 +257,45 @@ fn is_filtered(ranked: &Ranked, at: usize) -> bool {
 pub struct DrawnPart {
     edge: (NodeId, NodeId),
     ranked: Ranked,
+}
+
+impl DrawnPart {
+    /// Appends the pairs to score: the edge, the pair without an edge, the candidates.
+    pub(crate) fn put_pairs(&self, pairs: &mut Vec<(NodeId, NodeId)>) {
+        let Self { edge, ranked } = self;
+        pairs.push(*edge);
+        pairs.extend(ranked.pair);
+        pairs.extend(ranked.filtered.iter().map(|&node| (edge.0, node)));
+        // Most raw candidates are the filtered ones.
+        let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
+        pairs.extend(others.map(|at| (edge.0, ranked.raw[at])));
+    }
+
+    /// Takes the scores of its pairs.
+    fn scored(&self, scores: &mut impl Iterator<Item = f32>) -> ScoredEdge {
+        let Self { ranked, .. } = self;
+        let mut next = || scores.next().expect("a score for each pair");
+        let edge = next();
+        let pair = ranked.pair.map(|_| next());
+        let filtered: Vec<f32> = ranked.filtered.iter().map(|_| next()).collect();
+        let raw = (0..ranked.raw.len()).map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() });
+        let mut scored = ScoredEdge {
+            edge,
+            pair,
+            is_ranked: true,
+            filtered_count: filtered.len() as u64,
+            filtered: Places::default(),
+            raw: Places::default(),
+        };
+        scored.raw.add_scores(edge, raw);
+        scored.filtered.add_scores(edge, filtered.into_iter());
+        scored
+    }
+
+    /// Adds the scores of edges and their pairs, in the order of [`DrawnPart::put_pairs`].
+    pub(crate) fn add_scores(drawn: &[Self], mut scores: impl Iterator<Item = f32>, all: &mut LinkScores) {
+        drawn.iter().for_each(|drawn| drawn.scored(&mut scores).add_to(all));
+    }
 }
 
 /// The scores of an edge, and of its candidates or of a part of them.

@@ -3,6 +3,7 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use grappa_kernels::csr::Csr;
+use grappa_run::model::TimeEncoding;
 use grappa_sampling::{GraphShape, sample};
 use tch::{Device, Tensor};
 
@@ -34,6 +35,23 @@ pub struct Block {
     alone: OnceCell<Box<Block>>,
     /// The places of the source and the destination of each edge.
     ends: OnceCell<[Arc<Csr>; 2]>,
+}
+
+/// The features of the edges of a block, each followed by the values of its age: from its time to the time of its part.
+fn with_ages(block: &sample::Block, minibatch: &sample::Minibatch, times: TimeEncoding) -> Vec<f32> {
+    let edges = block.indices.len();
+    assert_eq!(block.edge_times.len(), edges, "times of the edges of a block");
+    let stored = block.edge_features.len().checked_div(edges).unwrap_or(0);
+    let mut rows = Vec::with_capacity(edges * (stored + times.values));
+    for destination in 0..block.destinations {
+        // Without parts, all nodes are of one.
+        let part = minibatch.parts.get(destination).map_or(0, |&part| part as usize);
+        for edge in block.edges_of(destination) {
+            rows.extend_from_slice(&block.edge_features[edge * stored..(edge + 1) * stored]);
+            times.append(minibatch.part_times[part] - block.edge_times[edge], &mut rows);
+        }
+    }
+    rows
 }
 
 /// Copies on the device, as far as layers asked for them.
@@ -135,11 +153,12 @@ impl Block {
 
     /// The blocks of a minibatch, seeds first: for each hop, one of each relation. `minibatches` are of each node type. `degrees` are the
     /// in-degrees of the nodes of a graph without types, or the sums of the weights of their in-edges if blocks have weights; only GCN
-    /// needs them.
+    /// needs them. `times` encodes the ages of edges with times, of a graph without types.
     pub fn of_minibatches(
         shape: &GraphShape,
         minibatches: &[sample::Minibatch],
         degrees: Option<&[f32]>,
+        times: Option<TimeEncoding>,
         device: Device,
     ) -> Vec<Vec<Self>> {
         let hops = shape.hops(minibatches);
@@ -150,7 +169,11 @@ impl Block {
                     true => minibatches[relation.destination].nodes.len(),
                     false => shape.block(minibatches, number, hop + 1).destinations,
                 };
-                Self::between_types(block, nodes, device)
+                let mut block_on_device = Self::between_types(block, nodes, device);
+                if let Some(times) = times {
+                    block_on_device.edge_features = with_ages(block, &minibatches[relation.destination], times);
+                }
+                block_on_device
             });
             relations.collect()
         };
@@ -170,7 +193,7 @@ impl Block {
     /// As [`Block::of_minibatches`], of a graph without types.
     pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[f32]>, device: Device) -> Vec<Vec<Self>> {
         let shape = GraphShape::untyped(minibatch.nodes.len() as u64);
-        Self::of_minibatches(&shape, std::slice::from_ref(minibatch), degrees, device)
+        Self::of_minibatches(&shape, std::slice::from_ref(minibatch), degrees, None, device)
     }
 
     /// The edges of several relations into one type, one destination after another: its edges of the first relation come first. The sources

@@ -105,7 +105,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     let mut options = LoaderOptions {
         view,
         share: share_of(trainer),
-        ..loader_options(&trainer.config, trainer.config.aggregates, trainer.data.edges).unwrap()
+        ..loader_options(&trainer.data.graph, &trainer.config, trainer.config.aggregates, trainer.data.edges).unwrap()
     };
     options.minibatches.join_steps = join_steps.then_some(Join::SharedInput);
     trainer.partitions.loader = Loader::new(&trainer.data.store, options);

@@ -108,7 +108,7 @@ impl Trainer {
             warnings.extend(minibatch_estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config::warnings(&config, config.knows_first_hop()));
-        if data.graph.is_timed() {
+        if data.graph.is_timed() && !data.uses_times() {
             warnings.push(
                 "the edges of the graph have times, and training does not use them: minibatches and scores have edges that are later than \
                  what they predict. For a model of the past, train on a store of the earlier events"

@@ -18,6 +18,7 @@
 //! Edges are read front to back, once per epoch at most; no edge is read at random. Negatives cost a lookup of one adjacency list each.
 
 mod among;
+mod events;
 mod known;
 mod negatives;
 mod positives;
@@ -28,6 +29,7 @@ mod tests;
 
 pub(crate) use self::task::{LinkScratch, TimedPositives};
 pub use self::{
+    events::{EdgeBank, split_by_time},
     known::KnownEdges,
     negatives::{Candidates, ListedPairs, Negatives, WithoutNegative},
     positives::{PartEdges, Positives, TimeRange},

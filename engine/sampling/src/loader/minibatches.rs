@@ -12,9 +12,10 @@ use crate::{
         BatchSource, Division, Epoch, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, MinibatchOptions, Part,
         PartitionBatches, Seeded,
     },
+    links::{LinkTask, Positives},
     partition::{Owned, Share},
     sample::Sampler,
-    view::ViewKind,
+    view::{ViewKind, ViewSource},
 };
 
 impl Loader {
@@ -53,7 +54,11 @@ impl Loader {
 
     /// Fails unless seeds have times, and nothing tells of later edges.
     fn check_times(&self) -> Result<()> {
-        if self.served().any(|part| part.times.is_none()) {
+        let lacks_times = |part: &Seeded| match &part.positives {
+            Some(positives) => positives.times().len() as u64 != positives.len(),
+            None => part.times.is_none(),
+        };
+        if self.served().any(lacks_times) {
             return Err(Error::conflict("the sampler has times, and the seeds have none", "give each seed a time"));
         }
         match self.options.rows.aggregates {
@@ -81,21 +86,52 @@ impl Loader {
         share: Share,
         progress: &dyn Progress,
     ) -> Result<Arc<PartitionBatches>> {
-        let view = match (&self.open.parts[..], &self.whole) {
-            ([Part::Served(part)], _) => part.view.waited()?,
-            (_, Some(whole)) => whole.clone(),
+        let view = self.whole_graph(progress)?;
+        let seeded =
+            Seeded { seeds: view.owned().seeds(seeds).into(), times: None, batches: None, positives: None, view };
+        self.evaluation_batches(seeded, MinibatchOptions { batch, ..self.in_order(sampler) }, share)
+    }
+
+    /// Minibatches of the given pairs, in order, each at its time, drawn by `sampler` from the whole graph: for evaluation while training.
+    /// They have at most `batch` pairs. The pairs are the positives of `task`.
+    ///
+    /// # Errors
+    /// As [`Loader::batches`].
+    pub fn whole_graph_links(
+        &mut self,
+        pairs: Arc<Positives>,
+        sampler: Arc<Sampler>,
+        task: Arc<LinkTask>,
+        batch: usize,
+        progress: &dyn Progress,
+    ) -> Result<Arc<PartitionBatches>> {
+        let view = self.whole_graph(progress)?;
+        let seeds = view.owned().seeds(&RoaringTreemap::new()).into();
+        let seeded = Seeded { seeds, times: None, batches: None, positives: Some(pairs), view };
+        let disjoint = sampler.needs_times();
+        let options = MinibatchOptions { batch, disjoint, links: Some(task), ..self.in_order(sampler) };
+        self.evaluation_batches(seeded, options, Share::ALL)
+    }
+
+    /// A view of the whole graph, which stays open.
+    fn whole_graph(&mut self, progress: &dyn Progress) -> Result<ViewSource> {
+        match (&self.open.parts[..], &self.whole) {
+            ([Part::Served(part)], _) => part.view.waited(),
+            (_, Some(whole)) => Ok(whole.clone()),
             (_, None) => {
                 let owned = vec![Owned::whole_graph(&self.graph)];
                 let views = self.view_sources(owned, 1, ViewKind::Mapped, progress)?;
                 let view = views.into_iter().next().expect("there is one partition");
-                self.whole.insert(view).clone()
+                Ok(self.whole.insert(view).clone())
             }
-        };
-        let seeded =
-            Seeded { seeds: view.owned().seeds(seeds).into(), times: None, batches: None, positives: None, view };
-        let options = MinibatchOptions {
+        }
+    }
+
+    /// Minibatches of all seeds in their order, each on its own.
+    fn in_order(&self, sampler: Arc<Sampler>) -> MinibatchOptions {
+        MinibatchOptions {
             sampler,
-            batch,
+            batch: 1,
             division: Division::Even,
             join_steps: None,
             seed: self.options.minibatches.seed,
@@ -104,7 +140,15 @@ impl Loader {
             seed_share: Share::ALL,
             disjoint: false,
             links: None,
-        };
+        }
+    }
+
+    fn evaluation_batches(
+        &mut self,
+        seeded: Seeded,
+        options: MinibatchOptions,
+        share: Share,
+    ) -> Result<Arc<PartitionBatches>> {
         let batches = PartitionBatches::new(vec![seeded.into()], options, 1, 0);
         let batches = Arc::new(batches.of_share(share));
         if self.feed().is_none() {

@@ -200,6 +200,14 @@ named_enums! {
         Softmax = "softmax",
     }
 
+    /// The edges that a node draws of those before the time of its link.
+    "way to draw by time" TimeStrategy {
+        /// any of them
+        Uniform = "uniform",
+        /// the last ones
+        Last = "last",
+    }
+
     /// How files are read.
     "read engine" ReadEngine {
         /// io_uring, or a pool of threads where io_uring is not permitted
@@ -223,6 +231,15 @@ named_enums! {
         TopK = "top-k",
         /// 32-bit float, entropy-coded without loss
         Lossless = "lossless",
+    }
+}
+
+impl From<TimeStrategy> for grappa_sampling::sample::TimeStrategy {
+    fn from(strategy: TimeStrategy) -> Self {
+        match strategy {
+            TimeStrategy::Uniform => Self::Uniform,
+            TimeStrategy::Last => Self::Last,
+        }
     }
 }
 

@@ -16,16 +16,23 @@ pub struct StoredEdges {
     pub weights: bool,
     /// Features of an edge; 0 if edges have none.
     pub features: usize,
+    /// Values that encode the age of an edge; 0 if the run does not use times.
+    pub age_values: usize,
     /// Whether the store has all edges, and is no slice.
     pub is_whole: bool,
 }
 
 impl StoredEdges {
+    /// The features that a model can take: those of the store, and the age.
+    fn inputs(self) -> usize {
+        self.features + self.age_values
+    }
+
     fn has(&self, values: EdgeValues) -> bool {
         match values {
             EdgeValues::Nothing => false,
             EdgeValues::Weight => self.weights,
-            EdgeValues::Features => self.features > 0,
+            EdgeValues::Features => self.inputs() > 0,
         }
     }
 
@@ -50,7 +57,7 @@ impl StoredEdges {
             )?;
         }
         Ok(match values {
-            EdgeValues::Features => EdgeInput::Features(self.features),
+            EdgeValues::Features => EdgeInput::Features(self.inputs()),
             _ => EdgeInput::Weights,
         })
     }
@@ -60,7 +67,10 @@ impl StoredEdges {
     pub fn describe_use(self, config: &TrainConfig) -> [Vec<String>; 2] {
         let (mut used, mut warned) = (Vec::new(), Vec::new());
         for values in [EdgeValues::Weight, EdgeValues::Features] {
-            let data = name(values);
+            let data = match values {
+                EdgeValues::Features if self.features == 0 => "encoded ages of edges",
+                values => name(values),
+            };
             match self.unused(values, config) {
                 _ if !self.has(values) => {}
                 None => used.push(format!("{data} are used: the layers of {} take them", config.model)),
@@ -126,8 +136,8 @@ fn name(values: EdgeValues) -> &'static str {
 mod tests {
     use super::*;
 
-    const BOTH: StoredEdges = StoredEdges { weights: true, features: 4, is_whole: true };
-    const NONE: StoredEdges = StoredEdges { weights: false, features: 0, is_whole: true };
+    const BOTH: StoredEdges = StoredEdges { weights: true, features: 4, age_values: 0, is_whole: true };
+    const NONE: StoredEdges = StoredEdges { weights: false, features: 0, age_values: 0, is_whole: true };
 
     fn config_of(model: LayerKind, edge_data: EdgeData) -> TrainConfig {
         TrainConfig { model, edge_data, ..TrainConfig::default() }

@@ -27,6 +27,7 @@ mod resolved;
 mod task;
 #[cfg(test)]
 mod tests;
+mod time_split;
 mod triples;
 
 pub use self::{
@@ -35,6 +36,7 @@ pub use self::{
     choices::{
         Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets,
         FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
+        TimeStrategy,
     },
     compress_rate::CompressRate,
     declare::{Bound, OptionScope, TrainOption},
@@ -47,6 +49,7 @@ pub use self::{
     rank_among::RankAmong,
     resolved::{Compression, RateOptions},
     task::check_labels,
+    time_split::TimeSplit,
     triples::{TripleNegatives, TripleOptions, check_without_triples},
 };
 pub use crate::option_value::ValueKind;

@@ -13,7 +13,7 @@ use toml::Table;
 use super::{
     Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate,
     ExcludeTargets, FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, NodeEmbeddings, Optimizer,
-    PerLayer, RankAmong, ReadEngine, TaskChoice,
+    PerLayer, RankAmong, ReadEngine, TaskChoice, TimeSplit, TimeStrategy,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -31,6 +31,8 @@ const LAYERS_MAX: u32 = 256;
 const WALKS_MAX: u32 = 10_000;
 const WALK_STEPS_MAX: u32 = 1000;
 const THREADS_MAX: u32 = 4096;
+/// Periods of a quarter of the one before end below a unit of time.
+const TIME_ENCODING_MAX: u32 = 64;
 
 train_options! {
     /// The options of a run. Keys of the TOML file and flags are the names of the fields, with hyphens.
@@ -189,6 +191,23 @@ train_options! {
         /// Train without sampling: each step uses all training nodes and all visible edges of its partitions
         full_graph("BOOL"): bool = false;
     }
+    "Time" {
+        /// Percentages of the edges to learn, for validation and for test, in the order of time; for --task link on edges with times
+        ///
+        /// An edge is learned and scored at its own time: its ends see earlier edges alone, also those for validation and test. Edges at one
+        /// time are not divided. Edges that grappa-ingest --edge-split holds out are validated and tested instead, if there are any.
+        #[serde(with = "serde_text")]
+        time_split("A/B/C"): TimeSplit = TimeSplit::default();
+        /// Edges that a node draws of the earlier ones, for --task link on edges with times
+        time_strategy("HOW"): TimeStrategy = TimeStrategy::default();
+        /// Whether other edges at the very time of an edge count as earlier, for --task link on edges with times
+        time_equal("BOOL"): bool = false;
+        /// Values of the encoding of the age of an edge, for gatv2, gine and transformer with --task link on edges with times; 0: none
+        ///
+        /// The age is the time from the edge to the edge that is asked about. The values are cosines and sines of it, with periods from four
+        /// times the span of all times down, each a quarter of the one before. They follow the features of edges.
+        time_encoding("N"): usize = 16, bounds: &[AtMost(TIME_ENCODING_MAX)];
+    }
     "Optimizer" {
         /// Learning rate
         lr("RATE"): f64 = 0.003, bounds: &[AboveZero];
@@ -320,7 +339,7 @@ train_options! {
     }
 }
 
-text_option!(ClassWeights, CompressRate, DeviceChoice, NodeEmbeddings, PerLayer, RankAmong);
+text_option!(ClassWeights, CompressRate, DeviceChoice, NodeEmbeddings, PerLayer, RankAmong, TimeSplit);
 
 /// `auto` and its explanation, then the names of a type.
 fn auto_or<T: OptionValue>(auto: &'static str) -> Vec<Choice> {

@@ -87,6 +87,7 @@ impl TrainConfig {
             graph: None,
             relation_aggregate: self.relation_aggregate,
             bases: self.bases.value().map(NonZeroUsize::get),
+            time_encoding: None,
         }
     }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use grappa_engine::aggregate::AllWeights;
 use grappa_run::{
-    config::StoredEdges,
+    config::{StoredEdges, TrainConfig},
     model::{EdgeInput, LayerKind},
 };
 use grappa_sampling::{EdgeValues, sample::Sampler};
 use grappa_storage::{Graph, MappedChunks, Store};
 
+use super::{times, training_data::TrainingData};
 use crate::{Error, Result};
 
 /// What a store has of edges.
@@ -17,15 +18,24 @@ pub(crate) fn stored(store: &Store) -> StoredEdges {
     StoredEdges {
         weights: store.manifest().weighted,
         features: store.edge_features().map_or(0, |layout| layout.dim as usize),
+        age_values: 0,
         is_whole: store.manifest().is_whole(),
     }
 }
 
-/// What a graph has of edges. Models of graphs with types take nothing of them.
-pub(crate) fn of_graph(graph: &Graph) -> StoredEdges {
+/// What a graph has of edges, and the values of their ages if the run uses times. Models of graphs with types take nothing of them.
+pub(crate) fn of_graph(graph: &Graph, config: &TrainConfig) -> StoredEdges {
     match graph.has_types() {
-        false => stored(&graph.relations()[0]),
-        true => StoredEdges { weights: false, features: 0, is_whole: graph.is_whole() },
+        false => StoredEdges { age_values: times::age_values(graph, config), ..stored(&graph.relations()[0]) },
+        true => StoredEdges { weights: false, features: 0, age_values: 0, is_whole: graph.is_whole() },
+    }
+}
+
+/// What minibatches need of the edges of the store. Ages are no values of the store.
+pub(crate) fn stored_values(data: &TrainingData) -> EdgeValues {
+    match data.edges.values() {
+        EdgeValues::Features if data.store_edge_features() == 0 => EdgeValues::Nothing,
+        values => values,
     }
 }
 

@@ -8,5 +8,6 @@ pub(super) mod moments;
 pub(super) mod monitor;
 pub(super) mod slice;
 pub(crate) mod splits;
+pub(crate) mod times;
 pub(super) mod training_data;
 pub(crate) mod types;

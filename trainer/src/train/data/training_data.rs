@@ -5,14 +5,14 @@ use std::{borrow::Cow, sync::Arc};
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     config::{self, Compress, TrainConfig},
-    model::{EdgeInput, ModelGraph, ModelOptions, ModelTarget, Task},
+    model::{EdgeInput, ModelGraph, ModelOptions, ModelTarget, Task, TimeEncoding},
 };
 use grappa_sampling::{GraphShape, view::shape_of};
 use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 use super::degrees::Degrees;
-use super::{edge_data, labels::NodeLabels, slice, splits::Splits, types};
+use super::{edge_data, labels::NodeLabels, slice, splits::Splits, times, types};
 use crate::train::{links::LinkData, ranks::Processes};
 use crate::{Error, Result};
 
@@ -37,6 +37,8 @@ pub(crate) struct TrainingData {
     truth: Truth,
     /// What the model takes of edges.
     pub edges: EdgeInput,
+    /// How the ages of edges are encoded, if the model takes them.
+    pub time_encoding: Option<TimeEncoding>,
     pub degrees: Degrees,
     pub splits: Splits,
     /// The validation and the test nodes that this process scores.
@@ -47,6 +49,7 @@ impl TrainingData {
     /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
     pub fn open(graph: Graph, config: &TrainConfig, processes: &Processes) -> Result<Self> {
         types::check(&graph, config)?;
+        times::check(&graph, config)?;
         let model_target = types::target(&graph, config)?;
         let target = types::node_type(&graph, model_target);
         let store = graph.node_types()[target].clone();
@@ -66,12 +69,13 @@ impl TrainingData {
         };
         let lists = graph.relations().iter().map(|relation| Ok(Arc::new(MappedChunks::open(relation)?)));
         let lists = lists.collect::<Result<Vec<_>>>()?;
-        let edges = edge_data::of_graph(&graph).input(config)?;
+        let edges = edge_data::of_graph(&graph, config).input(config)?;
         let weight_sums = edge_data::weight_sums(&store, &lists[0], config.model, edges, config.threads())?;
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
+            time_encoding: times::encoding(&graph, config)?,
             shape: shape_of(&graph),
             model_graph: config
                 .model
@@ -87,6 +91,16 @@ impl TrainingData {
         };
         check_memory(&data.model_options(config), config.compress)?;
         Ok(data)
+    }
+
+    /// The features of an edge in the store of a graph without types.
+    pub fn store_edge_features(&self) -> usize {
+        self.edges.features() - self.time_encoding.map_or(0, |encoding| encoding.values)
+    }
+
+    /// Whether links are learned and scored at their times.
+    pub fn uses_times(&self) -> bool {
+        self.links().is_some() && self.graph.is_timed()
     }
 
     /// The adjacency lists of a graph without types.
@@ -116,6 +130,7 @@ impl TrainingData {
         };
         ModelOptions {
             edges: self.edges,
+            time_encoding: self.time_encoding,
             graph: self.model_graph.clone(),
             ..config.model_options(inputs, outputs, self.task())
         }

@@ -91,9 +91,12 @@ fn target_relation(graph: &Graph, name: Option<&str>) -> Result<usize> {
     }
     // A relation that is the reverse of another has the same edges.
     let is_reverse = |number: usize| graph.manifest().relations[number].reverse_of.is_some();
-    let held_out: Vec<usize> = relations
-        .filter(|&number| !graph.relations()[number].manifest().held_out().is_empty() && !is_reverse(number))
-        .collect();
+    let is_held_out = |number: usize| !graph.relations()[number].manifest().held_out().is_empty();
+    let has_held_out = relations.clone().any(|number| is_held_out(number) && !is_reverse(number));
+    // Edges with times are split by time, unless some relation has edges that are held out.
+    let is_learned =
+        |number: usize| if has_held_out { is_held_out(number) } else { graph.relations()[number].is_timed() };
+    let held_out: Vec<usize> = relations.filter(|&number| is_learned(number) && !is_reverse(number)).collect();
     match held_out[..] {
         [only] => Ok(only),
         // The links say so themselves.
@@ -103,7 +106,8 @@ fn target_relation(graph: &Graph, name: Option<&str>) -> Result<usize> {
              SOURCE:NAME:DESTINATION=80/10/10"
         ))),
         _ => Err(Error::WrongStore(format!(
-            "{path}: several relations have edges that are held out ({}): name the one to learn with --target",
+            "{path}: several relations have edges {} ({}): name the one to learn with --target",
+            if has_held_out { "that are held out" } else { "with times" },
             names(&mut held_out.into_iter())
         ))),
     }

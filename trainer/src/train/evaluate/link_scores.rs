@@ -12,7 +12,7 @@ use grappa_run::{
 };
 use grappa_sampling::{NodeSet, policy::EMBEDDINGS};
 
-use super::evaluations::Evaluation;
+use super::{evaluations::Evaluation, timed_links};
 use crate::train::{
     data::training_data::TrainingData, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values,
 };
@@ -31,6 +31,9 @@ const HELD_OUT: MemoryShare = MemoryShare::one(
 /// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
 /// no edges for validation. None on ranks other than 0.
 pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
+    if on.data.uses_times() {
+        return evaluate_parts(on, Evaluate::Sampled, improves, timed_links::scores);
+    }
     let embedded = embed(on);
     let (rows, memory) = on.processes.agree(embedded, on.progress)?;
     let links = on.data.links().expect("links are scored");
@@ -49,16 +52,26 @@ pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
         threads: on.config.threads(),
         device: on.config.device,
     };
-    let val = report(on, &embeddings, EdgePart::Val)?;
+    evaluate_parts(on, Evaluate::Exact, improves, |on, part| scores(on, links, &embeddings, part))
+}
+
+/// Scores the edges for validation, and for test if that is wanted. `scores` has those of this rank.
+fn evaluate_parts(
+    on: &mut ModelOnGraph<'_>,
+    method: Evaluate,
+    improves: &dyn Fn(f64) -> bool,
+    mut scores: impl FnMut(&mut ModelOnGraph<'_>, EdgePart) -> Result<LinkScores>,
+) -> Result<Option<Evaluation>> {
+    let val = report(on, EdgePart::Val, &mut scores)?;
     let is_tested = on.processes.broadcast("test", || {
         let val = val.as_ref().expect("rank 0 has the scores");
         Ok(on.config.monitor.value_in(val).is_none_or(improves))
     })?;
     let test = match is_tested {
-        true => report(on, &embeddings, EdgePart::Test)?,
+        true => report(on, EdgePart::Test, &mut scores)?,
         false => None,
     };
-    Ok(val.map(|val| Evaluation { val, test, method: Evaluate::Exact }))
+    Ok(val.map(|val| Evaluation { val, test, method }))
 }
 
 /// The numbers of nodes of the types of sources and of destinations.
@@ -85,12 +98,16 @@ fn embed(on: &mut ModelOnGraph<'_>) -> Result<(StateRows, u64)> {
 }
 
 /// The scores of a part of the edges, of all ranks. None on ranks other than 0.
-fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart) -> Result<Option<ScoreReport>> {
+fn report(
+    on: &mut ModelOnGraph<'_>,
+    part: EdgePart,
+    scores: &mut impl FnMut(&mut ModelOnGraph<'_>, EdgePart) -> Result<LinkScores>,
+) -> Result<Option<ScoreReport>> {
     let links = on.data.links().expect("links are scored");
     if links.edges[part as usize] == 0 {
         return Ok(Some(ScoreReport::default()));
     }
-    let scores = scores(on, links, embeddings, part);
+    let scores = scores(on, part);
     let mut scores = on.processes.agree(scores, on.progress)?;
     if let Some(group) = &on.processes.group {
         let Some(all) = group.gather_words(&scores.as_words(), on.progress)? else {

@@ -19,7 +19,7 @@ use grappa_sampling::{
     Loader, NodeSet,
     links::{
         Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, RankCandidates,
-        WithoutNegative,
+        TimeRange, WithoutNegative, split_by_time,
     },
     policy::EDGE_LIST,
 };
@@ -68,6 +68,8 @@ pub struct LinkData {
     listed: Option<String>,
     /// A sentence about hard negatives, if there are any.
     hard: Option<String>,
+    /// The times of the edges of each part, if edges are split by time.
+    times: Option<[TimeRange; 3]>,
     /// Edges that an epoch draws; none for all.
     edges_per_epoch: Option<u64>,
     seed: u64,
@@ -90,26 +92,27 @@ impl LinkData {
                 "{path}: the store is a slice of its graph, and --task link scores edges between all nodes: give each host the whole store"
             )));
         }
-        if held_out.is_empty() {
+        let times = match store.is_timed() && held_out.is_empty() {
+            true => Some(split_by_time(store, config.time_split.shares(), &Silent)?),
+            false => None,
+        };
+        if held_out.is_empty() && times.is_none() {
             return Err(Error::NoLabels(format!(
                 "{path}: no edges are held out, so links cannot be scored; ingest the graph again with {split}"
             )));
         }
-        let edges = EdgePart::ALL.map(|part| match part == EdgePart::Graph || held_out.contains(&part) {
-            true => store.part_edges(part),
-            false => Ok(0),
-        });
-        let [learned, val, test] = edges;
-        let all = [learned?, val?, test?];
         let pairs_memory = LISTED_PAIRS.bytes(config.memory.0);
         let destinations = match &config.among {
             Some(path) => Some(Arc::new(lists::destinations(relation.destinations, path, pairs_memory)?)),
             None => None,
         };
-        let edges = match &destinations {
-            Some(among) => counts_among(store, among, all)?,
-            None => all,
-        };
+        let mut edges = [0; 3];
+        for part in EdgePart::ALL {
+            edges[part as usize] = match part == EdgePart::Graph || held_out.contains(&part) || times.is_some() {
+                true => count_edges(part_edges(store, part, destinations.as_deref(), times))?,
+                false => 0,
+            };
+        }
         if let Some(among) = &config.among
             && (edges[0] == 0 || edges[1..] == [0, 0])
         {
@@ -117,6 +120,16 @@ impl LinkData {
                 "among {}: {} edges to learn, {} for validation and {} for test of {path} end at one of its nodes: list the destinations of \
                  edges",
                 among.display(),
+                count(edges[0]),
+                count(edges[1]),
+                count(edges[2])
+            )));
+        }
+        if times.is_some() && (edges[0] == 0 || edges[1..] == [0, 0]) {
+            return Err(Error::Options(format!(
+                "time-split is {}, which divides the edges of {path} into {} to learn, {} for validation and {} for test: edges at one time \
+                 are not divided; give other percentages",
+                config.time_split,
                 count(edges[0]),
                 count(edges[1]),
                 count(edges[2])
@@ -187,6 +200,7 @@ impl LinkData {
                     path.display()
                 )
             }),
+            times,
             edges_per_epoch: (config.edges_per_epoch > 0).then_some(config.edges_per_epoch),
             seed: config.seed,
             memory: EDGE_LIST.bytes(config.memory.0),
@@ -204,9 +218,16 @@ impl LinkData {
     pub fn describe(&self) -> String {
         let [graph, val, test] = self.edges.map(count);
         let examples = format!(
-            "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {}, filtered and raw; evaluations \
-             are exact",
-            self.ranked_among()
+            "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {}, filtered and raw; {}",
+            self.ranked_among(),
+            match (self.task.store.is_timed(), self.times) {
+                (false, _) => "evaluations are exact",
+                (true, Some(_)) => "each at its time, from sampled earlier edges",
+                (true, None) => {
+                    "each at its time, from sampled earlier edges of the graph; edges that are held out see none of each other: ingest \
+                     without --edge-split to split by time instead"
+                }
+            }
         );
         let ranked = self.ranks_destinations.then(|| {
             let all = LinkCandidates { count: None, ..self.ranked_among() };
@@ -280,8 +301,7 @@ impl LinkData {
     /// If they need more memory, files cannot be read, candidates are listed and an edge has none, or `progress` asks to stop.
     pub fn held_out(&self, part: EdgePart, memory: u64, progress: &dyn Progress) -> Result<Positives> {
         let store = &self.task.store;
-        let part_edges = PartEdges { destinations: self.destinations(), ..PartEdges::all(store, part) };
-        let edges = Positives::of_part(part_edges, None, memory, progress)?;
+        let edges = Positives::of_part(self.part_edges(part), None, memory, progress)?;
         match (&self.among, &self.candidates.nodes) {
             (RankAmong::Listed(path), Candidates::Listed(listed)) => {
                 // Listed destinations have decided the direction.
@@ -290,6 +310,11 @@ impl LinkData {
             }
             _ => Ok(edges),
         }
+    }
+
+    /// The edges of a part, with their times if they have times.
+    fn part_edges(&self, part: EdgePart) -> PartEdges<'_> {
+        part_edges(&self.task.store, part, self.destinations(), self.times)
     }
 
     /// Whether each epoch draws its edges.
@@ -309,8 +334,7 @@ impl LinkData {
         epoch: u64,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let edges =
-            PartEdges { destinations: self.destinations(), ..PartEdges::all(&self.task.store, EdgePart::Graph) };
+        let edges = self.part_edges(EdgePart::Graph);
         // Each partition, with the chunks of its own destinations.
         let owned: Vec<(usize, Vec<ChunkId>)> = loader
             .served()
@@ -377,15 +401,25 @@ fn drawn_bytes(edges: u64, count: Option<u32>) -> u64 {
     if count.is_some() { edges.saturating_mul(edge_bytes) } else { 0 }
 }
 
-/// The number of edges of each part that end at listed destinations, of those that have any. Reads all edges.
-fn counts_among(store: &Store, destinations: &NodeSet, all: [u64; 3]) -> Result<[u64; 3]> {
-    let chunks: Vec<_> = store.present_chunks().collect();
-    let mut counts = [0; 3];
-    for part in EdgePart::ALL.into_iter().filter(|&part| all[part as usize] > 0) {
-        let edges = PartEdges { destinations: Some(destinations), ..PartEdges::all(store, part) };
-        counts[part as usize] = Positives::count(edges, &chunks, &Silent)?;
+/// The edges of a part, with their times if they have times. `times` has the times of each part of edges that are split by time.
+fn part_edges<'a>(
+    store: &'a Store,
+    part: EdgePart,
+    destinations: Option<&'a NodeSet>,
+    times: Option<[TimeRange; 3]>,
+) -> PartEdges<'a> {
+    match times {
+        Some(times) => PartEdges { store, part: EdgePart::Graph, destinations, times: Some(times[part as usize]) },
+        None => PartEdges { destinations, ..PartEdges::timed(store, part) },
     }
-    Ok(counts)
+}
+
+/// The number of some edges. Reads them, unless they are a whole part.
+fn count_edges(edges: PartEdges<'_>) -> Result<u64> {
+    match (edges.destinations, edges.times) {
+        (None, None | Some(TimeRange::ALL)) => Ok(edges.store.part_edges(edges.part)?),
+        _ => Ok(Positives::count(edges, &edges.store.present_chunks().collect::<Vec<_>>(), &Silent)?),
+    }
 }
 
 /// Divides `sampled` edges among partitions in proportion to their numbers of edges.

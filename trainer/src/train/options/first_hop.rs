@@ -19,7 +19,7 @@ use grappa_run::{
 use grappa_sampling::policy::PREAGGREGATION;
 use grappa_storage::{Graph, Relation, Store, aggregates::Aggregates};
 
-use crate::train::data::edge_data;
+use crate::train::data::{edge_data, times};
 use crate::{Error, Result, runtime::release_memory};
 
 /// In the state of a run: 1 if the first layer takes pre-aggregated features.
@@ -47,12 +47,14 @@ pub fn choose(
     let is_wanted = match config.first_hop {
         _ if config.trains_full_graph() => return Ok(None),
         FirstHop::Sampled => return Ok(None),
-        FirstHop::Auto if config.sampled_first_hop_for().is_some() => return Ok(None),
+        FirstHop::Auto if config.sampled_first_hop_for().is_some() || times::are_used(graph, config) => {
+            return Ok(None);
+        }
         FirstHop::Auto => false,
         FirstHop::Preaggregated => true,
     };
     let relations = (0..graph.relations().len()).map(|number| graph.relation(number));
-    let kind = match possible(relations, config.model, edge_data::of_graph(graph).input(config)?) {
+    let kind = match possible(relations, config.model, edge_data::of_graph(graph, config).input(config)?) {
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
             return Err(Error::NoPreaggregation(format!(

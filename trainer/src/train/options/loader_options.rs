@@ -8,22 +8,26 @@ use grappa_run::{
     model::{EdgeInput, Precision},
 };
 use grappa_sampling::{
-    LoaderOptions,
+    EdgeValues, LoaderOptions,
     feed::{MinibatchOptions, OutputDtype, RowOptions},
-    sample::Join,
+    sample::{Join, Sampler},
     view::Halo,
 };
 
+use grappa_storage::Graph;
+
 use crate::Result;
-use crate::train::data::edge_data;
+use crate::train::data::{edge_data, times};
 
 /// Options for minibatches as the configuration wants them, all of a step in one batch, with what the model takes of `edges`.
 pub(crate) fn loader_options(
+    graph: &Graph,
     config: &TrainConfig,
     aggregates: Option<AggregateKind>,
     edges: EdgeInput,
 ) -> Result<LoaderOptions> {
-    let sampler = edge_data::with_values(config.sampler(aggregates.is_some())?, edges.values());
+    let sampler = sampler(graph, config, aggregates.is_some(), edges)?;
+    let is_timed = sampler.needs_times();
     Ok(LoaderOptions {
         concurrent: Some(config.concurrent() as usize),
         halo: match config.halo {
@@ -45,18 +49,28 @@ pub(crate) fn loader_options(
         },
         lookahead: config.lookahead.value().map(NonZeroUsize::get),
         read_engine: config.read_engine.into(),
-        edge_features: matches!(edges, EdgeInput::Features(_)),
+        edge_features: matches!(edges, EdgeInput::Features(_)) && edge_data::of_graph(graph, config).features > 0,
         ..LoaderOptions::new(MinibatchOptions {
             batch: config.batch(),
             // The embedding of a node depends on the partition that reads it.
-            join_steps: Some(match config.node_embeddings.is_empty() {
+            join_steps: Some(match config.node_embeddings.is_empty() && !is_timed {
                 true => Join::SharedInput,
                 false => Join::Apart,
             }),
+            disjoint: is_timed,
             steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
             seed: config.seed,
             shuffle: !config.repeats_batch(),
             ..MinibatchOptions::new(sampler)
         })
     })
+}
+
+/// The sampler of training, with what the model takes of the `edges` of the store, and at the times of links if the run uses them.
+pub(crate) fn sampler(graph: &Graph, config: &TrainConfig, knows_first_hop: bool, edges: EdgeInput) -> Result<Sampler> {
+    let values = match edges.values() {
+        EdgeValues::Features if edge_data::of_graph(graph, config).features == 0 => EdgeValues::Nothing,
+        values => values,
+    };
+    times::with_times(edge_data::with_values(config.sampler(knows_first_hop)?, values), graph, config)
 }

@@ -9,9 +9,12 @@ use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers
 use grappa_storage::Graph;
 use serde::{Deserialize, Serialize};
 
-use super::loader_options::loader_options;
+use super::loader_options::{loader_options, sampler};
 use crate::Result;
-use crate::train::{data::edge_data, ranks::Processes};
+use crate::train::{
+    data::{edge_data, times},
+    ranks::Processes,
+};
 
 /// The number of partitions, and the number of partitions in a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,11 +50,11 @@ impl ChosenNumbers {
     /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks
     /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
     fn choose(graph: &Graph, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
-        let requested = [config.partitions.value(), config.concurrent.value()];
+        let requested = [times::partitions(graph, config).value(), config.concurrent.value()];
         if let [Some(partitions), Some(concurrent)] = requested {
             return Ok(Self { partitions, concurrent, reason: None });
         }
-        let edges = edge_data::of_graph(graph).input(config)?;
+        let edges = edge_data::of_graph(graph, config).input(config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
         let host_numbers = requested.map(|number| Some(share_of_host(number?, share.workers(), workers)));
         let options = NumberOptions {
@@ -63,9 +66,9 @@ impl ChosenNumbers {
         let mut loader = LoaderOptions {
             concurrent: host_numbers[1].map(|concurrent| concurrent as usize),
             share,
-            ..loader_options(config, None, edges)?
+            ..loader_options(graph, config, None, edges)?
         };
-        loader.minibatches.sampler = edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into();
+        loader.minibatches.sampler = sampler(graph, config, knows_first_hop, edges)?.into();
         let mut chosen = PartitionNumbers::choose(graph, &loader, &options)?;
         if let Some(group) = processes.with_slices() {
             let rank_numbers = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));

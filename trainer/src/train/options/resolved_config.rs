@@ -51,7 +51,7 @@ impl ResolvedConfig {
     ) -> Result<Self> {
         config::check(&requested)?;
         let numbers = ChosenNumbers::of_run(graph, &requested, aggregates.is_some(), from, processes)?;
-        let edges = edge_data::of_graph(graph).input(&requested)?;
+        let edges = edge_data::of_graph(graph, &requested).input(&requested)?;
         let mut options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),

@@ -268,18 +268,7 @@ impl Loading {
             model,
             historical,
             truth: match self.data.links() {
-                Some(_) => {
-                    let source_type = minibatch.links.source_type;
-                    // Outputs of the sources' type are above those of another type. Without blocks, they are of all nodes.
-                    let sources = &batch.minibatches()[source_type];
-                    let sources = match sources.blocks.is_empty() && minibatch.blocks.is_empty() {
-                        _ if source_type == self.data.target => 0,
-                        true => sources.nodes.len() as i64,
-                        false => sources.seeds as i64,
-                    };
-                    let pairs = PairTensors::from_pairs(&minibatch.links, [0, sources], parts, batches, self.device());
-                    TruthTensors::Pairs(pairs)
-                }
+                Some(_) => TruthTensors::Pairs(self.pairs(batch, parts, batches)),
                 None => TruthTensors::Labels(send(
                     self.data.labels().tensor(&minibatch.nodes[..minibatch.seeds])?,
                     self.device(),
@@ -287,6 +276,20 @@ impl Loading {
             },
             factors: send(Tensor::from_slice(factors), self.device()),
         })
+    }
+
+    /// The pairs of a batch of links.
+    pub fn pairs(&self, batch: &Batch, parts: &[BatchPlace], batches: &PartitionBatches) -> PairTensors {
+        let minibatch = &batch.minibatches()[self.data.target];
+        let source_type = minibatch.links.source_type;
+        // Outputs of the sources' type are above those of another type. Without blocks, they are of all nodes.
+        let sources = &batch.minibatches()[source_type];
+        let sources = match sources.blocks.is_empty() && minibatch.blocks.is_empty() {
+            _ if source_type == self.data.target => 0,
+            true => sources.nodes.len() as i64,
+            false => sources.seeds as i64,
+        };
+        PairTensors::from_pairs(&minibatch.links, [0, sources], parts, batches, self.device())
     }
 
     /// The tensors of a batch for a forward pass.
@@ -300,7 +303,13 @@ impl Loading {
             rows: FeatureTensors::from_batch(batch, shape.relations.len(), device),
             degrees: degrees.as_ref().map(|degrees| send(Tensor::from_slice(degrees), device)),
             first: None,
-            blocks: Block::of_minibatches(shape, batch.minibatches(), degrees.as_deref(), device),
+            blocks: Block::of_minibatches(
+                shape,
+                batch.minibatches(),
+                degrees.as_deref(),
+                self.data.time_encoding,
+                device,
+            ),
         })
     }
 

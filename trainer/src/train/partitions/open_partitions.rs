@@ -52,7 +52,7 @@ impl OpenPartitions {
             share: processes.share(),
             host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
             memory: config.memory.0.saturating_sub(data.links().map_or(0, LinkData::candidate_bytes)),
-            ..loader_options(config, config.aggregates, data.edges)?
+            ..loader_options(&data.graph, config, config.aggregates, data.edges)?
         };
         options.rows.register = device_copy.memory();
         options.minibatches.links = data.links().map(|links| links.task.clone());

@@ -131,7 +131,8 @@ fn chosen_first_hop(
         config.first_hop = first_hop::of_run(state);
     }
     let mut warnings = Vec::new();
-    let before = first_hop::all_known(graph, config.model, edge_data::of_graph(graph).input(&config)?)?.is_some();
+    let before =
+        first_hop::all_known(graph, config.model, edge_data::of_graph(graph, &config).input(&config)?)?.is_some();
     let chosen =
         first_hop::choose(graph, &config, watcher.progress(), &mut |message| warnings.push(message.to_owned()));
     warnings.iter().for_each(|warning| watcher.warn(warning));

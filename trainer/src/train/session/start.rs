@@ -122,7 +122,8 @@ impl NewRun {
         let mut trainer = Trainer::of_processes(config, data, processes, method, warnings)?;
         trainer.clock = self.clock;
         if is_first {
-            let [used, warned] = edge_data::of_graph(&trainer.data.graph).describe_use(&trainer.config);
+            let [used, warned] =
+                edge_data::of_graph(&trainer.data.graph, &trainer.config).describe_use(&trainer.config);
             used.iter().for_each(|message| watcher.tell(message));
             warned.iter().for_each(|message| watcher.warn(message));
         }

@@ -1,0 +1,135 @@
+//! Evaluation of links at their times: each edge is scored with its candidates at its own time, from minibatches.
+//!
+//! The embedding of a node depends on the time at which it is asked for, so no inference of all nodes serves several edges. An edge and its
+//! candidates are a group of pairs that share their neighborhoods. All evaluations of a run draw the same neighbors and candidates.
+
+use std::sync::Arc;
+
+use grappa_formats::{EdgePart, NodeId};
+use grappa_io::progress::check_stopped;
+use grappa_run::scores::LinkScores;
+use grappa_sampling::{
+    links::{EdgeBank, ExcludedEdges, LinkTask, Negatives, Positives},
+    policy::EDGE_LIST,
+};
+use tch::no_grad;
+
+use crate::{
+    Result,
+    links::{DrawnPart, RankedEdges},
+    nn::{Pass, Scaling},
+    train::{
+        data::{edge_data, times},
+        model_on_graph::ModelOnGraph,
+        tensors::host_values,
+    },
+};
+
+/// Edges whose candidates are drawn at once, at most.
+const EDGES: usize = 1 << 10;
+/// Pairs of a minibatch, unless memory is too small.
+const PAIRS: usize = 1 << 12;
+
+/// The scores of the edges of a part that this rank ranks.
+pub(super) fn scores(on: &mut ModelOnGraph<'_>, part: EdgePart) -> Result<LinkScores> {
+    let data = on.data.clone();
+    let links = data.links().expect("links are scored");
+    let store = &links.task.store;
+    let edges = links.held_out(part, EDGE_LIST.bytes(on.config.memory.0), on.progress)?;
+    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
+    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
+    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
+    let ranked = RankedEdges {
+        store,
+        parts: &parts,
+        candidates: &links.candidates,
+        edges: &edges.edges()[start..end],
+        first: start as u64,
+        drawn: None,
+    };
+    let (known, bank) = (ranked.open_known()?, EdgeBank::open(store)?);
+    let mut all = LinkScores::default();
+    on.progress.steps("evaluating", (end - start) as u64);
+    for first in (0..end - start).step_by(EDGES) {
+        check_stopped(on.progress)?;
+        let block = ranked.part(first, first + EDGES);
+        let drawn = block.draw_all(&known, on.config.threads())?;
+        let times = &edges.times()[start + first..][..drawn.len()];
+        let (mut pairs, mut pair_times, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+        for (drawn, &time) in drawn.iter().zip(times) {
+            groups.push(pairs.len() as u64);
+            drawn.put_pairs(&mut pairs);
+            pair_times.resize(pairs.len(), time);
+        }
+        let pairs = Arc::new(Positives::at_times(pairs, pair_times).in_groups(groups));
+        let scores = score(on, &pairs, &links.task)?;
+        DrawnPart::add_scores(&drawn, scores.into_iter(), &mut all);
+        if let Some(bank) = &bank {
+            let of_bank =
+                |(pair, &time): (&(NodeId, NodeId), &i64)| Ok(f32::from(u8::from(bank.contains(*pair, time)?)));
+            let scores = pairs.edges().iter().zip(pairs.times()).map(of_bank).collect::<Result<Vec<f32>>>()?;
+            DrawnPart::add_scores(&drawn, scores.into_iter(), all.edge_bank.get_or_insert_default());
+        }
+        on.progress.advance(drawn.len() as u64, 0);
+    }
+    Ok(all)
+}
+
+/// The scores of pairs at their times, in order.
+fn score(on: &mut ModelOnGraph<'_>, pairs: &Arc<Positives>, learned: &LinkTask) -> Result<Vec<f32>> {
+    let task = Arc::new(LinkTask {
+        store: learned.store.clone(),
+        relation: learned.relation,
+        negatives: Negatives::None,
+        candidates: learned.candidates.clone(),
+        destinations: None,
+        without_negative: learned.without_negative,
+        known: None,
+        // With equal times, the edge that is asked about is among the messages, as in training.
+        excluded: match on.config.time_equal {
+            true => learned.excluded,
+            false => ExcludedEdges::None,
+        },
+    });
+    let mut batch = PAIRS;
+    loop {
+        match score_in_batches(on, pairs, &task, batch) {
+            Err(error) if error.is_budget() && batch > 1 => batch /= 2,
+            scores => return scores,
+        }
+    }
+}
+
+fn score_in_batches(
+    on: &mut ModelOnGraph<'_>,
+    pairs: &Arc<Positives>,
+    task: &Arc<LinkTask>,
+    batch: usize,
+) -> Result<Vec<f32>> {
+    let sampler = edge_data::with_values(on.config.sampler(false)?, edge_data::stored_values(on.data));
+    let sampler = Arc::new(times::with_times(sampler, &on.data.graph, on.config)?);
+    let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
+    let loader = &mut on.partitions.loader;
+    let batches = loader.whole_graph_links(pairs.clone(), sampler, task.clone(), batch, on.progress)?;
+    let mut scores = vec![f32::NAN; pairs.edges().len()];
+    let mut indices = Vec::new();
+    for batch in loader.deliver(&batches) {
+        let batch = Arc::new(batch?);
+        let mut tensors = loading.model_tensors(&batch)?;
+        if let Some(tables) = &on.learner.embeddings {
+            let gathered = tables.gather(&on.data.graph, batch.minibatches(), None, on.config.device);
+            gathered.append_to(&mut tensors.rows.own);
+        }
+        let rows = loading.pairs(&batch, batches.places(batch.index()), &batches).positives;
+        let pass = Pass { training: None, names: None, scaling: Scaling::HorvitzThompson };
+        let model = &on.learner.model;
+        let of_batch = no_grad(|| {
+            let embeddings = model.forward(&tensors.blocks, tensors.input(), &[], pass);
+            let [sources, destinations] = rows.map(|rows| embeddings.index_select(0, &rows));
+            model.decoder().expect("a model of links has a decoder").score(&sources, &destinations)
+        });
+        batches.seed_indices(batch.index(), &mut indices);
+        indices.iter().zip(&*host_values(&of_batch)).for_each(|(&index, &score)| scores[index as usize] = score);
+    }
+    Ok(scores)
+}
