@@ -13,8 +13,8 @@ use grappa_engine::{
         ExternalIds, GraphIngestOptions, NodeTypeIngest, RelationIngest, Resources, TimeColumn, TimeUnit, ingest_graph,
     },
     sample::{
-        Assignment, LoaderOptions, Sampler, Seeds, TimeHops, TimeOptions, TimeStrategy,
-        feed::{Batch, MinibatchOptions},
+        Assignment, LoaderOptions, Minibatch, Sampler, Seeds, TimeHops, TimeOptions, TimeStrategy,
+        feed::MinibatchOptions,
         view::shape_of,
     },
     verify::verify,
@@ -221,8 +221,8 @@ impl Known {
 }
 
 /// The edges of each hop and relation of a batch.
-fn edges_of(graph: &Graph, batch: &Batch, hops: usize) -> BTreeMap<(usize, usize), Edges> {
-    let (shape, types) = (shape_of(graph), batch.minibatches());
+fn edges_of(graph: &Graph, types: &[Minibatch], hops: usize) -> BTreeMap<(usize, usize), Edges> {
+    let shape = shape_of(graph);
     let mut edges = BTreeMap::new();
     for (number, relation) in shape.relations.iter().enumerate() {
         for hop in 0..hops {
@@ -245,7 +245,7 @@ fn batches(
     options: TimeOptions,
     seeds: &[(usize, NodeId, i64)],
     (view, threads): (&str, usize),
-) -> Vec<Batch> {
+) -> Vec<Vec<Minibatch>> {
     let relations = graph.relations().len();
     let sampler = Sampler::uniform(fanouts.parse().unwrap(), false).drawing_once();
     let sampler = sampler.with_relation_fanouts(vec![fanouts.parse().unwrap(); relations]).unwrap();
@@ -263,7 +263,7 @@ fn batches(
     loader.partition(&whole, &list, &Silent).unwrap();
     loader.set_seed_times(Arc::new(seeds.iter().map(|seed| seed.2).collect()));
     let mut all = Vec::new();
-    loader.epoch(0).unwrap().for_each(|batch| all.push(batch.unwrap()));
+    loader.epoch(0).unwrap().for_each(|batch| all.push(batch.unwrap().minibatches().to_vec()));
     assert_eq!(all.len(), seeds.len());
     all
 }
@@ -290,7 +290,7 @@ fn all_sources_within_the_limits_are_there_and_no_others() {
     // Own times of users and orders, a time before all, and times of products.
     let mut seeds = Vec::new();
     for (node_type, number) in shop.numbers.into_iter().enumerate() {
-        for node in (0..number).step_by(7).map(NodeId) {
+        for node in (0..number).step_by(13).map(NodeId) {
             let own = known.times[node_type].as_ref().map(|times| times[node.0 as usize]);
             seeds.extend(own.into_iter().chain([-1000, 40, 777]).map(|time| (node_type, node, time)));
         }
@@ -299,16 +299,16 @@ fn all_sources_within_the_limits_are_there_and_no_others() {
     for options in all_options() {
         for place in [("memory", 2), ("mapped", 1)] {
             for (batch, &(node_type, seed, time)) in
-                batches(&graph, "-1,-1,-1", options, &seeds, place).iter().zip(&seeds)
+                batches(&graph, "-1,-1", options, &seeds, place).iter().zip(&seeds)
             {
-                let expected = known.reached((node_type, seed), time, &options, (3, None));
-                assert_eq!(edges_of(&graph, batch, 3), expected, "{options:?} {place:?} {node_type} {seed} {time}");
-                assert_eq!(batch.minibatches()[node_type].nodes[0], seed);
+                let expected = known.reached((node_type, seed), time, &options, (2, None));
+                assert_eq!(edges_of(&graph, batch, 2), expected, "{options:?} {place:?} {node_type} {seed} {time}");
+                assert_eq!(batch[node_type].nodes[0], seed);
                 drawn += expected.values().map(Vec::len).sum::<usize>();
                 // In-degrees do not tell of later edges.
                 let shape = shape_of(&graph);
                 for (number, ends) in known.ends.iter().enumerate() {
-                    let block = shape.block(batch.minibatches(), number, 0);
+                    let block = shape.block(batch, number, 0);
                     if ends[1] == node_type {
                         let degree = known.eligible(number, seed, time, &options).len() as u64;
                         assert_eq!((block.global[0], block.visible[0]), (degree, degree));
@@ -317,7 +317,7 @@ fn all_sources_within_the_limits_are_there_and_no_others() {
             }
         }
     }
-    assert!(drawn > 20_000, "{drawn}");
+    assert!(drawn > 5000, "{drawn}");
 }
 
 #[test]
@@ -350,9 +350,10 @@ fn no_draw_of_a_million_is_later_than_its_seed_and_all_others_are_equally_likely
     let known = Known::new(&shop, &graph);
     let relation = (0..known.ends.len()).find(|&number| known.ends[number] == [ORDERS, PRODUCTS]).unwrap();
     let (time, options) = (500, TimeOptions::default());
-    let eligible = known.eligible(relation, NodeId(0), time, &options);
-    assert!(eligible.len() > 30 && eligible.len() < known.lists[relation][&NodeId(0)].len());
-    let seeds = vec![(PRODUCTS, NodeId(0), time); 25_000];
+    let (&seed, list) = known.lists[relation].iter().max_by_key(|(_, list)| list.len()).unwrap();
+    let eligible = known.eligible(relation, seed, time, &options);
+    assert!(eligible.len() > 30 && eligible.len() < list.len());
+    let seeds = vec![(PRODUCTS, seed, time); 25_000];
     let (mut counts, mut draws) = (HashMap::<NodeId, u64>::new(), 0);
     for batch in batches(&graph, "20,2,2", options, &seeds, ("memory", 2)) {
         let edges = edges_of(&graph, &batch, 3);
