@@ -23,11 +23,11 @@ use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Relation, Store, aggregates::Aggregates, files};
 use serde::Serialize;
 
+use self::times::{node_times_info, times_info};
 pub use self::{
     graph::{GraphInfo, NodeTypeInfo, RelationInfo, graph_info},
     times::{NodeTimesInfo, TimesInfo},
 };
-use self::times::{node_times_info, times_info};
 
 /// Degrees are below 2^48.
 const DEGREE_BITS_MAX: u32 = 48;

@@ -58,8 +58,8 @@ pub use folder::{files_of, files_of_all};
 pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt};
 pub use messages::read_ids_from_one;
 pub use nodes::{
-    ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NodeTimeSource, NonFinite,
-    PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids, text_values,
+    ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NodeTimeSource,
+    NonFinite, PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids, text_values,
 };
 pub use npy::{Numbers, read_numbers, shape_of};
 pub use reading::{ColumnReading, Reading};

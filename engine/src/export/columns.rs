@@ -268,8 +268,9 @@ pub fn export_node_times<'a>(
     let leases = vec![sort_lease(store, row_bytes, column.name(), budget)?];
     let read = |sink: &mut RowSink<'_>| read_in_order(store, &column, &scratch, budget, progress, sink);
     let time = repeating(Field::new("time", DataType::Int64, false));
-    let exported =
-        write_rows(store, (out, format), vec![time], row_bytes, read, |bytes| vec![Arc::new(values::<Int64Type>(bytes))])?;
+    let exported = write_rows(store, (out, format), vec![time], row_bytes, read, |bytes| {
+        vec![Arc::new(values::<Int64Type>(bytes))]
+    })?;
     Ok(Exported { leases, ..exported })
 }
 

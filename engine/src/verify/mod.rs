@@ -150,13 +150,10 @@ impl StoreCheck<'_> {
             })
             .collect();
         // Long units that cannot be divided come first.
-        parts.splice(0..0, [
-            WorkUnit::Dictionary,
-            WorkUnit::Permutation,
-            WorkUnit::NodeTimes,
-            WorkUnit::Splits,
-            WorkUnit::Schema,
-        ]);
+        parts.splice(
+            0..0,
+            [WorkUnit::Dictionary, WorkUnit::Permutation, WorkUnit::NodeTimes, WorkUnit::Splits, WorkUnit::Schema],
+        );
         let kinds = stray.iter().filter_map(|found| files::aggregates_of(found));
         for kind in kinds {
             parts.push(WorkUnit::Aggregates(kind));
@@ -242,7 +239,8 @@ impl StoreCheck<'_> {
             let opened = NodeTimeFiles::new(times, degrees, manifest.nodes, axis.positions());
             let checked = opened.and_then(|files| files.map(axis)).and_then(|times| times.check());
             if let Err(error) = checked {
-                let is_degrees = matches!(&error, Error::Format { path, .. } if path.ends_with(files::NODE_TIME_DEGREES));
+                let is_degrees =
+                    matches!(&error, Error::Format { path, .. } if path.ends_with(files::NODE_TIME_DEGREES));
                 self.failed(if is_degrees { files::NODE_TIME_DEGREES } else { files::NODE_TIMES }, error);
             }
         }

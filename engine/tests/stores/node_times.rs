@@ -14,8 +14,7 @@ use grappa_engine::{
     },
     sample::{
         Assignment, LoaderOptions, Minibatch, Sampler, Seeds, TimeHops, TimeOptions, TimeStrategy,
-        feed::MinibatchOptions,
-        view::shape_of,
+        feed::MinibatchOptions, view::shape_of,
     },
     verify::verify,
 };
@@ -250,14 +249,12 @@ fn batches(
     let sampler = Sampler::uniform(fanouts.parse().unwrap(), false).drawing_once();
     let sampler = sampler.with_relation_fanouts(vec![fanouts.parse().unwrap(); relations]).unwrap();
     let sampler = sampler.with_times(options).unwrap();
-    let minibatches =
-        MinibatchOptions { batch: 1, disjoint: true, shuffle: false, ..MinibatchOptions::new(sampler) };
+    let minibatches = MinibatchOptions { batch: 1, disjoint: true, shuffle: false, ..MinibatchOptions::new(sampler) };
     let options =
         LoaderOptions { memory: 256 << 20, threads, view: view.parse().unwrap(), ..LoaderOptions::new(minibatches) };
     let mut loader = Loader::of_graph(graph, LoaderOptions { rows: Default::default(), ..options });
-    let position = |&(node_type, node, _): &(usize, NodeId, i64)| {
-        NodeId(graph.positions().range(node_type).start + node.0)
-    };
+    let position =
+        |&(node_type, node, _): &(usize, NodeId, i64)| NodeId(graph.positions().range(node_type).start + node.0);
     let list = Seeds::List(Arc::new(seeds.iter().map(position).collect()));
     let whole = Assignment::whole(graph.positions().chunks().chunks());
     loader.partition(&whole, &list, &Silent).unwrap();
@@ -298,8 +295,7 @@ fn all_sources_within_the_limits_are_there_and_no_others() {
     let mut drawn = 0;
     for options in all_options() {
         for place in [("memory", 2), ("mapped", 1)] {
-            for (batch, &(node_type, seed, time)) in
-                batches(&graph, "-1,-1", options, &seeds, place).iter().zip(&seeds)
+            for (batch, &(node_type, seed, time)) in batches(&graph, "-1,-1", options, &seeds, place).iter().zip(&seeds)
             {
                 let expected = known.reached((node_type, seed), time, &options, (2, None));
                 assert_eq!(edges_of(&graph, batch, 2), expected, "{options:?} {place:?} {node_type} {seed} {time}");

@@ -64,7 +64,10 @@ fn nodes_have_the_times_of_their_table_and_are_in_their_order() {
          order:of:product=of.csv --reverse --out again.grappa --time order=time --time-unit days --node-time user=joined",
     );
     for file in ["node-times", "node-time-axis", "ids/order"] {
-        assert_eq!(folder.bytes(&format!("again.grappa/nodes-2/{file}")), folder.bytes(&format!("g.grappa/nodes-2/{file}")));
+        assert_eq!(
+            folder.bytes(&format!("again.grappa/nodes-2/{file}")),
+            folder.bytes(&format!("g.grappa/nodes-2/{file}"))
+        );
     }
     // Without times, there are no such files.
     folder.success(INGEST);
@@ -154,7 +157,8 @@ fn a_store_without_types_has_times_of_nodes() {
     folder.write("nodes.csv", format!("id,x,at\n{times}"));
     folder.write("edges.tsv", (0..2000).map(|k| format!("{}\t{}\n", k * 31 % 300, k * k % 300)).collect::<String>());
     for ids in ["dense", "sparse", "string"] {
-        let ingest = format!("ingest --edges edges.tsv --features nodes.csv --ids {ids} --node-time at --split 60/20/20");
+        let ingest =
+            format!("ingest --edges edges.tsv --features nodes.csv --ids {ids} --node-time at --split 60/20/20");
         folder.success(&format!("{ingest} --out {ids}.grappa"));
         folder.success(&format!("store verify {ids}.grappa"));
         let info = folder.success(&format!("store info --json {ids}.grappa")).json();

@@ -504,11 +504,7 @@ impl IngestArgs {
                         stratify: self.splits.stratify,
                     }),
                 },
-                layout: StoreLayout {
-                    chunks: self.store.chunks.0,
-                    assign: self.assign()?,
-                    seed: self.store.seed,
-                },
+                layout: StoreLayout { chunks: self.store.chunks.0, assign: self.assign()?, seed: self.store.seed },
             },
             resources: Resources {
                 memory: self.resources.memory.0,

@@ -39,7 +39,8 @@ impl Summary for ShownGraph {
             ByteSize(info.bytes),
             printable(&info.writer)
         );
-        let types = ["node type", "nodes", "chunks", "ids", "times", "features", "labels", "train", "val", "test", "bytes"];
+        let types =
+            ["node type", "nodes", "chunks", "ids", "times", "features", "labels", "train", "val", "test", "bytes"];
         let types = [types.map(str::to_owned).to_vec()].into_iter().chain(type_rows(&info.node_types));
         let relations = ["relation", "edges", "weights", "times", "features", "pre-aggregated", "reverse of", "bytes"];
         let relations =

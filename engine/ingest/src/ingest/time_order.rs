@@ -29,7 +29,7 @@ use grappa_io::{
 };
 use grappa_storage::{
     files::PERMUTATION,
-    writer::{write_node_times, StoreFolder},
+    writer::{StoreFolder, write_node_times},
 };
 
 use crate::{
@@ -208,10 +208,8 @@ impl Order {
         let number = nodes.len() as u64;
         let axis = distinct.axis(&job.budget, unit, (number, "nodes"))?;
         let permutation = write_permutation(job.store, nodes, dense_ids)?;
-        let positions: Vec<u64> = times
-            .into_iter()
-            .map(|time| axis.position(time).expect("the axis has all times"))
-            .collect();
+        let positions: Vec<u64> =
+            times.into_iter().map(|time| axis.position(time).expect("the axis has all times")).collect();
         let mut files = write_node_times(job.store, &axis, &positions)?;
         files.push(permutation);
         Ok(files)

@@ -107,9 +107,11 @@ impl Roles {
             Purpose::Features => table.features(id)?,
             Purpose::Labels => table.labels(id)?,
             Purpose::Splits => table.find_named(&options.split, "--split-column")?,
-            Purpose::Times => {
-                options.time().map(|column| find(&table.names, column, "--node-time")).into_iter().collect::<Result<_, _>>()?
-            }
+            Purpose::Times => options
+                .time()
+                .map(|column| find(&table.names, column, "--node-time"))
+                .into_iter()
+                .collect::<Result<_, _>>()?,
         };
         let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
         Ok(Self { id, left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(), data })

@@ -27,7 +27,7 @@ use crate::{
         values::{Values, first_list_length, list_numbers, text},
     },
     columns::{Purpose, Roles},
-    edges::{BadEdge, TimeValue, coarsest_unit, timestamps, times_of},
+    edges::{BadEdge, TimeValue, coarsest_unit, times_of, timestamps},
     messages::Checked,
     reading::Reading,
     table::Cell,

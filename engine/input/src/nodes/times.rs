@@ -85,9 +85,8 @@ impl NodeTimeSource {
             row += read as u64;
             check_stopped(progress)?;
         }
-        let unit = unit_of(units).map_err(|problem| {
-            Error::input(self.path(), Position::Whole, problem.replace("--time", "--node-time"))
-        })?;
+        let unit = unit_of(units)
+            .map_err(|problem| Error::input(self.path(), Position::Whole, problem.replace("--time", "--node-time")))?;
         Ok(*self.unit.insert(unit.unwrap_or(TimeUnit::Integer)))
     }
 
@@ -101,13 +100,7 @@ impl NodeTimeSource {
         self.read(first, count, self.unit, &mut |time| out.push(time.value))
     }
 
-    fn read(
-        &self,
-        first: u64,
-        count: usize,
-        unit: Option<TimeUnit>,
-        each: &mut dyn FnMut(TimeValue),
-    ) -> Result<usize> {
+    fn read(&self, first: u64, count: usize, unit: Option<TimeUnit>, each: &mut dyn FnMut(TimeValue)) -> Result<usize> {
         let mut each = |time: std::result::Result<TimeValue, BadEdge>| -> Checked<()> {
             each(time.map_err(refusal)?);
             Ok(())
@@ -125,7 +118,9 @@ impl NodeTimeSource {
 /// What is wrong with the time of a node, and what to do about it.
 fn refusal(problem: BadEdge) -> String {
     let remedy = match problem {
-        BadEdge::NoTime => "each node of a type with times has one: fill in the value, or give --node-time none for nodes without times",
+        BadEdge::NoTime => {
+            "each node of a type with times has one: fill in the value, or give --node-time none for nodes without times"
+        }
         BadEdge::TimeFraction => {
             "write it as an integer of a smaller unit, such as milliseconds with --node-time-unit ms, or round it"
         }

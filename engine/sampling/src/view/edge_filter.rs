@@ -137,7 +137,10 @@ impl EdgeFilter<'_> {
         }
         if self.edge_data.times && !self.is_whole() {
             return Err(Error::conflict(
-                format!("{}: draws at a time are from the whole graph, and not from partitions", self.store.path().display()),
+                format!(
+                    "{}: draws at a time are from the whole graph, and not from partitions",
+                    self.store.path().display()
+                ),
                 "use one partition, or sample without times",
             ));
         }

@@ -57,12 +57,7 @@ impl RelationTimes {
     ///
     /// # Errors
     /// If a file is damaged.
-    pub fn each_time(
-        &self,
-        node: NodeId,
-        positions: impl Iterator<Item = u64>,
-        each: impl FnMut(i64),
-    ) -> Result<()> {
+    pub fn each_time(&self, node: NodeId, positions: impl Iterator<Item = u64>, each: impl FnMut(i64)) -> Result<()> {
         match self {
             Self::Edges(times) => times.each_time(node, positions, each),
             Self::Sources(times) => times.each_time(node, positions, each),
@@ -86,12 +81,7 @@ impl SourceTimes {
         Ok(start.min(end)..end)
     }
 
-    fn each_time(
-        &self,
-        node: NodeId,
-        positions: impl Iterator<Item = u64>,
-        mut each: impl FnMut(i64),
-    ) -> Result<()> {
+    fn each_time(&self, node: NodeId, positions: impl Iterator<Item = u64>, mut each: impl FnMut(i64)) -> Result<()> {
         let (chunk, sources) = self.list(node)?;
         for position in positions {
             if position >= sources.degree() {

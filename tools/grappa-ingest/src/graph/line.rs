@@ -365,7 +365,9 @@ impl GraphLine {
 
     /// Whether a node type has no times: `--node-time users=none`.
     pub fn has_no_times(&self, node_type: &str) -> bool {
-        ["time", "node-time"].iter().any(|option| self.values_for(option, &[node_type]).any(|column| column == NO_COLUMN))
+        ["time", "node-time"]
+            .iter()
+            .any(|option| self.values_for(option, &[node_type]).any(|column| column == NO_COLUMN))
     }
 
     /// The unit of times of a node type, by name or for all.

@@ -82,7 +82,9 @@ impl Table {
     fn link_time_note(&self, link: &RelationIngest) -> Option<String> {
         let column = self.time.as_ref().filter(|_| link.edges.form.columns.time.is_none())?;
         let (name, column) = (printable(&self.name), printable(column));
-        Some(format!("{name}.{column}: the time of each row is a feature of edges; --time {name}={column} makes it their time"))
+        Some(format!(
+            "{name}.{column}: the time of each row is a feature of edges; --time {name}={column} makes it their time"
+        ))
     }
 
     /// The columns of a relation from `source` to `target`. None: from the rows of the table.

@@ -15,12 +15,7 @@ use grappa_formats::{
     dictionary::KeyKind,
     time_axis::{TimeAxis, TimeUnit},
 };
-use grappa_io::{
-    Error, Result,
-    ledger::MemoryShare,
-    progress::check_stopped,
-    regular, workers,
-};
+use grappa_io::{Error, Result, ledger::MemoryShare, progress::check_stopped, regular, workers};
 use grappa_storage::files::TIME_AXIS;
 
 use crate::ingest::{

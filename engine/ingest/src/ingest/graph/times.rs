@@ -91,7 +91,11 @@ pub fn check(options: &GraphIngestOptions) -> Result<()> {
         if let Some(sources) = [&relation.source].into_iter().chain(of_reverse).find(|name| is_timed(name)) {
             let name = name_of(relation);
             return Err(two_orders(
-                format!("{}: the edges have times, and so have the nodes of type {}", printable(&name), printable(sources)),
+                format!(
+                    "{}: the edges have times, and so have the nodes of type {}",
+                    printable(&name),
+                    printable(sources)
+                ),
                 format!("give --time {}=none, or --node-time {}=none", printable(&name), printable(sources)),
             ));
         }
