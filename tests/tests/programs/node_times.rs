@@ -107,7 +107,7 @@ fn bad_times_of_nodes_are_errors_that_name_place_and_remedy() {
     let orders = folder.read("orders.csv");
     for (value, unit, parts) in [
         ("soon", "", &["order", "orders.csv:2", "neither an integer nor a date"][..]),
-        ("", "", &["orders.csv:2", "missing", "each node", "none"]),
+        ("", "", &["orders.csv:2", "the time is missing", "each node", "--node-time order=none"]),
         ("17.5", "--time-unit order=s", &["orders.csv:2", "has a fraction"]),
         ("99999999999999999999", "--time-unit order=s", &["orders.csv:2", "does not fit 64 bits"]),
         ("2024-01-02T12:00", "--time-unit order=days", &["orders.csv:2", "not whole in the unit of the store, days"]),

@@ -522,8 +522,7 @@ impl IngestArgs {
     fn assign(&self) -> anyhow::Result<Assign> {
         match &self.store.assign {
             Some(Assign::Random) if self.splits.time().is_some() => bail!(
-                "--assign random contradicts --node-time: nodes with times are in the order of time; omit --assign, or give \
-                 --node-time none for nodes without times"
+                "--assign random contradicts --node-time: nodes with times are in the order of time; omit --assign"
             ),
             given => Ok(given.clone().unwrap_or(Assign::Random)),
         }

@@ -67,7 +67,7 @@ impl NodeIngest {
         }
         if self.layout.assign != Assign::Random {
             return Err(Error::conflict(
-                "nodes with times are in the order of time, and --assign gives another order",
+                "nodes with times are in the order of time, which contradicts --assign",
                 "omit --assign, or give --node-time none for nodes without times",
             ));
         }

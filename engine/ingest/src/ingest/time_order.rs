@@ -43,7 +43,7 @@ use crate::{
         node_files::NodeFiles,
         node_ids::{GraphIds, check_table},
         node_ingest::surplus_rows_remedy,
-        plan::{self, TABLE_OF_IDS},
+        plan::{self, IngestBudget, TABLE_OF_IDS},
         row_nodes::{NodesOfFiles, RowNodes},
         runs::{self, IdCollector, Runs},
         stage::EdgeEnd,
@@ -78,11 +78,7 @@ pub fn write(job: &IngestJob<'_>, files: &mut NodeFiles, nodes: u64) -> Result<(
     if job.journal.is_ordered_by_time() {
         return Ok(());
     }
-    if nodes * TIME_COST > TIMES.bytes(job.budget.memory) {
-        let operation = format!("the times of {nodes} nodes");
-        let remedy = "raise --memory, or give --node-time none for nodes without times";
-        return Err(job.budget.too_small(operation, TIMES.budget_of(nodes * TIME_COST), remedy));
-    }
+    check_times(nodes, &job.budget)?;
     let rows = dense_ids_of_rows(job, files, nodes)?;
     if let Some(source) = files.times.as_mut().filter(|source| !source.has_ids()) {
         source.expect_rows(nodes, surplus_rows_remedy(job.nodes))?;
@@ -99,6 +95,16 @@ pub fn write(job: &IngestJob<'_>, files: &mut NodeFiles, nodes: u64) -> Result<(
     // The ids were cut into segments with their dense ids, if they were cut.
     job.journal.record(Record::Joining(None))?;
     job.journal.record(Record::OrderedByTime(files))
+}
+
+/// Fails if the times of `nodes` nodes exceed their share of the budget. The error names a budget that suffices.
+fn check_times(nodes: u64, budget: &IngestBudget) -> Result<()> {
+    let needed = nodes.saturating_mul(TIME_COST);
+    if needed <= TIMES.bytes(budget.memory) {
+        return Ok(());
+    }
+    let remedy = "raise --memory, or give --node-time none for nodes without times";
+    Err(budget.too_small(format!("the times of {nodes} nodes"), TIMES.budget_of(needed), remedy))
 }
 
 fn unit_of(job: &IngestJob<'_>) -> TimeUnit {
@@ -245,5 +251,13 @@ mod tests {
         let keys: Vec<_> = all.iter().map(|&(time, id)| key_of(time, id)).collect();
         assert!(keys.is_sorted_by(|a, b| a < b));
         assert!(keys.iter().map(|key| read_key(key)).eq(all));
+    }
+
+    #[test]
+    fn times_that_exceed_the_memory_are_refused_with_a_budget_that_would_do() {
+        let error = check_times(1 << 20, &IngestBudget::new(8 << 20, 2, 1)).unwrap_err();
+        let Error::Budget { given, least, .. } = error else { panic!("{error}") };
+        assert_eq!((given, least), (16 << 20, 2 * 2 * 13 << 20));
+        check_times(1 << 20, &IngestBudget::new(least / 2, 2, 1)).unwrap();
     }
 }

@@ -129,5 +129,5 @@ fn refusal(problem: BadEdge) -> String {
         BadEdge::TimeNotWhole(_) => "choose a smaller unit, such as --node-time-unit s or ms",
         _ => "correct the value",
     };
-    format!("{}; {remedy}", problem.reason().replace("--time", "--node-time"))
+    format!("{}; {remedy}", problem.reason().replace("the value of --time", "the time"))
 }
