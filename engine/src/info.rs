@@ -5,6 +5,7 @@
 //! list).
 
 mod graph;
+mod times;
 
 use std::{
     fs, io,
@@ -22,7 +23,11 @@ use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Relation, Store, aggregates::Aggregates, files};
 use serde::Serialize;
 
-pub use self::graph::{GraphInfo, NodeTypeInfo, RelationInfo, graph_info};
+use self::times::{node_times_info, times_info};
+pub use self::{
+    graph::{GraphInfo, NodeTypeInfo, RelationInfo, graph_info},
+    times::{NodeTimesInfo, TimesInfo},
+};
 
 /// Degrees are below 2^48.
 const DEGREE_BITS_MAX: u32 = 48;
@@ -84,7 +89,7 @@ pub struct Info {
     pub schedule: String,
     /// The kind of external ids: `dense`, `sparse` or `string`.
     pub ids: &'static str,
-    /// The node permutation: `range` (by external id), `random` or `table`.
+    /// The node permutation: `range` (by external id), `random`, `time` or `table`.
     pub order: &'static str,
     /// The seed of the random permutation.
     pub seed: Option<u64>,
@@ -92,6 +97,8 @@ pub struct Info {
     pub weighted: bool,
     /// The times of edges, if they have any.
     pub times: Option<TimesInfo>,
+    /// The times of nodes, if they have any.
+    pub node_times: Option<NodeTimesInfo>,
     /// The features of edges, if they have any.
     pub edge_features: Option<EdgeFeaturesInfo>,
     /// The name of each dimension of the edge features. Empty if they have none.
@@ -112,23 +119,6 @@ pub struct Info {
     pub writer: String,
 }
 
-/// The times of edges.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TimesInfo {
-    /// The unit: `integer`, `days`, `s`, `ms`, `us` or `ns`.
-    pub unit: &'static str,
-    /// The first time; `None` without edges.
-    pub first: Option<i64>,
-    /// The last time.
-    pub last: Option<i64>,
-    /// Points on the axis of time.
-    pub positions: u64,
-    /// Whether a table has the distinct times. Otherwise positions count units from the first time.
-    pub table: bool,
-    /// Bits of the times for each edge, with their directories and the table, beside `bits_per_edge`.
-    pub bits_per_edge: Option<f64>,
-}
-
 /// Length of files in bytes, by content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
@@ -140,7 +130,7 @@ pub struct Bytes {
     pub weights: u64,
     /// Edge features.
     pub edge_features: u64,
-    /// Times of edges, their directories, and the axis.
+    /// Times of edges or nodes, their directories, and the axis.
     pub times: u64,
     /// Feature rows.
     pub features: u64,
@@ -246,6 +236,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         chunks_halo_degrees: manifest.chunks.iter().filter(|entry| entry.halo_degrees).count() as u32,
         bits_per_edge: (manifest.edges > 0).then(|| counted.row_bytes as f64 * 8.0 / manifest.edges as f64),
         times: times_info(store, |table_bytes| counted.time_bytes + table_bytes)?,
+        node_times: node_times_info(store)?,
         bytes,
         degree_histogram: counted.histogram(),
         degree_max: counted.max,
@@ -266,6 +257,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         order: match manifest.ids.permutation {
             PermutationSpec::Identity => "range",
             PermutationSpec::Feistel(_) => "random",
+            PermutationSpec::Table if manifest.has_node_times() => "time",
             PermutationSpec::Table => "table",
         },
         seed: match manifest.ids.permutation {
@@ -303,21 +295,6 @@ fn edge_features_info(store: &Store, bytes: &Bytes) -> Option<EdgeFeaturesInfo> 
         dtype: layout.dtype.name(),
         bytes: bytes.edge_features,
     })
-}
-
-/// The times of edges. `bytes` returns the length of the files of times, from the length of the table.
-fn times_info(store: &Store, bytes: impl Fn(u64) -> u64) -> Result<Option<TimesInfo>> {
-    let Some(axis) = store.time_axis()? else { return Ok(None) };
-    let (positions, edges) = (axis.positions(), store.manifest().edges);
-    let table_bytes = if axis.is_table() { 8 * positions } else { 0 };
-    Ok(Some(TimesInfo {
-        unit: axis.unit.name(),
-        first: (positions > 0).then(|| axis.time(0)),
-        last: positions.checked_sub(1).map(|last| axis.time(last)),
-        positions,
-        table: axis.is_table(),
-        bits_per_edge: (edges > 0).then(|| bytes(table_bytes) as f64 * 8.0 / edges as f64),
-    }))
 }
 
 fn labels_name(manifest: &Manifest) -> Option<&'static str> {

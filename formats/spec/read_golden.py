@@ -370,6 +370,14 @@ def timed_edges():
     return first_node, edges
 
 
+def node_times():
+    """The time of each node."""
+    first, [positions] = lists(container("node-times", "TIME"), container("node-time-degrees", "TDEG"))
+    assert first == 0 and positions == sorted(positions)
+    times = time_axis("time-axis-span")[1]
+    return [times[p] for p in positions]
+
+
 def weights():
     meta, payload = container("weights", "WGHT")
     (edges,) = struct.unpack_from("<Q", meta, 24)
@@ -539,6 +547,7 @@ def main():
     s = 1_700_000_000
     timed = [[(s, 9), (s + 17, 3), (s + 40, 1), (s + 40, 3)], [], [(s + 3, 6), (s + 3, 7), (s + 50, 12), (s + 98, 5), (s + 99, 8)], [(s + 17, 14)]]
     expect("edges by time", timed_edges(), (4, timed))
+    expect("node-times", node_times(), [s, s + 17, s + 17, s + 40, s + 99])
     expect("weights", weights(), ([1.5, -2.0, 0.25], [0, 2]))
     for name, digits in [("edge-features-bf16", 2), ("edge-features-int8", 1)]:
         found, anchors = edge_features(name)

@@ -355,6 +355,11 @@ impl Manifest {
         self.files.iter().any(|file| file.path == time_axis::FILE)
     }
 
+    /// Whether nodes have times.
+    pub fn has_node_times(&self) -> bool {
+        self.files.iter().any(|file| file.path == time_axis::NODE_FILE)
+    }
+
     /// Whether the store has the file `schema`, with the names of features, classes and edge features.
     pub fn has_schema(&self) -> bool {
         self.files.iter().any(|file| file.path == schema::FILE)
@@ -390,7 +395,10 @@ impl Manifest {
             files: self
                 .files
                 .iter()
-                .filter(|file| file.path.starts_with("ids/") || file.path == schema::FILE)
+                .filter(|file| {
+                    let path = file.path.as_str();
+                    path.starts_with("ids/") || path.starts_with("node-time") || path == schema::FILE
+                })
                 .cloned()
                 .collect(),
             ..self.clone()
@@ -413,7 +421,9 @@ impl Manifest {
             ChunkMap::from_starts(starts.clone())?;
             let has_node_data = self.features.is_some() || self.labels.is_some() || !self.splits.is_empty();
             invalid_if!(has_node_data, 0, "a relation has features, labels or splits of nodes");
+            invalid_if!(self.has_node_times(), 0, "a relation has times of nodes");
         }
+        invalid_if!(self.is_timed() && self.has_node_times(), 0, "both edges and nodes have times");
         let (present, source_chunks) = (self.chunks.iter().filter(|chunk| chunk.present).count(), self.source_chunks());
         invalid_if!(
             present as u64 * source_chunks as u64 > BUCKETS_MAX,

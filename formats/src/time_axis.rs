@@ -1,6 +1,6 @@
-//! The file `time-axis`: the points in time that edges of a store have.
+//! The files `time-axis` and `node-time-axis`: the points in time that edges or nodes of a store have.
 //!
-//! The times of edges are stored as *positions* on the axis, from 0 to N - 1, in adjacency lists of their own
+//! Times are stored as *positions* on the axis, from 0 to N - 1, in adjacency lists of their own
 //! (`formats/spec/times.md`). The axis says which time a position is. Either positions count units from the first time, or a table has the
 //! distinct times. [`TimeAxis::of_times`] takes the form with fewer bits.
 
@@ -15,6 +15,8 @@ use crate::{
 
 /// The name of the file.
 pub const FILE: &str = "time-axis";
+/// The name of the file for the times of nodes.
+pub const NODE_FILE: &str = "node-time-axis";
 
 /// Bits of a time in the table.
 const TIME_BITS: u64 = 64;

@@ -85,6 +85,10 @@ class IngestOptions(TypedDict, total=False):
     neo4j: Path | Sequence[Path]
     #: Id of each row of features= and labels=: .npy, Parquet, or text with one id per line.
     node_ids: Any
+    #: Column of times of nodes in the table of features= or labels=: integers, dates or timestamps, as for time=.
+    node_time: str
+    #: Unit of the times of nodes in the store, and of integers in the column.
+    node_time_unit: Literal["integer", "days", "s", "ms", "us", "ns"]
     #: Number of nodes, for ids="dense": ids are 0 to N - 1; with several node types TYPE=N or TYPE=FILE.
     nodes: int
     #: Dataset folder in the layout of the Open Graph Benchmark (OGB).

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from types import MappingProxyType
-from typing import Any, Mapping, Sequence
+from typing import Any, Literal, Mapping, Sequence
 
 from . import _grappa
 
@@ -66,10 +66,10 @@ def _named(answer: Any, names: Mapping[str, str]) -> Any:
     return [_named(value, names) for value in answer] if isinstance(answer, list) else answer
 
 
-def warn_of_times(path: str | os.PathLike[str]) -> None:
-    """A warning that a loader ignores the times of the edges of a store."""
+def warn_of_times(path: str | os.PathLike[str], of: Literal["edges", "nodes"]) -> None:
+    """A warning that a loader ignores the times of the edges or nodes of a store."""
     warn(
-        f"{os.fspath(path)}: the edges have times, and loaders do not use them: batches have edges that are later than what they predict. "
+        f"{os.fspath(path)}: the {of} have times, and loaders do not use them: batches have edges that are later than what they predict. "
         "For a model of the past, load a store of the earlier events"
     )
 

@@ -62,6 +62,11 @@ class NodeType:
         return self._nodes.num_features
 
     @property
+    def has_node_times(self) -> bool:
+        """Whether nodes have times, as `Store.has_node_times`."""
+        return self._nodes.has_node_times
+
+    @property
     def num_classes(self) -> int:
         """Number of classes; 0 without labels, and if labels are numbers."""
         return self._nodes.num_classes

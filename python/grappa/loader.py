@@ -244,8 +244,8 @@ class Loader(Generic[BatchT]):
             self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
         finally:
             tell_warnings()
-        if self.store.has_edge_times:
-            warn_of_times(self.store.path)
+        if self.store.has_edge_times or self.store.has_node_times:
+            warn_of_times(self.store.path, "edges" if self.store.has_edge_times else "nodes")
         # Threads end before the interpreter does.
         self._close = weakref.finalize(self, self._loader.close)
 

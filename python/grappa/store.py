@@ -98,6 +98,11 @@ class Store(StoreCommands):
         return self._store.has_edge_times
 
     @property
+    def has_node_times(self) -> bool:
+        """Whether nodes have times. Loaders do not use them, and warn of that."""
+        return self._store.has_node_times
+
+    @property
     def num_edge_features(self) -> int:
         """Values per row of edge features; 0 without them."""
         return self._store.num_edge_features

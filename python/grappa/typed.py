@@ -62,7 +62,9 @@ class TypedLoader(Loader[BatchT]):
         finally:
             tell_warnings()
         if any(self.store[edge_type].has_edge_times for edge_type in self.store.edge_types):
-            warn_of_times(self.store.path)
+            warn_of_times(self.store.path, "edges")
+        elif any(self.store[node_type].has_node_times for node_type in self.store.node_types):
+            warn_of_times(self.store.path, "nodes")
         self._close = weakref.finalize(self, self._loader.close)
 
     def _seeds_of(self, input_nodes):

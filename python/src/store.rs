@@ -46,6 +46,7 @@ pub struct Store {
     has_edge_weights: bool,
     #[pyo3(get)]
     has_edge_times: bool,
+    has_node_times: bool,
     /// Values per row of edge features; 0 without them.
     #[pyo3(get)]
     num_edge_features: u32,
@@ -94,6 +95,7 @@ impl Store {
             num_edges: manifest.edges,
             has_edge_weights: manifest.weighted,
             has_edge_times: store.is_timed(),
+            has_node_times: store.has_node_times(),
             num_edge_features: store.edge_features().map_or(0, |layout| layout.dim),
             num_features: features.map_or(0, |features| features.dim),
             num_classes: columns(false),

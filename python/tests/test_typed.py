@@ -1001,3 +1001,10 @@ def test_loaders_warn_of_times_that_they_do_not_use(tmp_path):
     assert graph["user", "pays", "user"].has_edge_times
     with pytest.warns(UserWarning, match="events.grappa: the edges have times, and loaders do not use them"):
         grappa.pyg.NeighborLoader(graph, [2], ("user", [0, 1]), batch_size=2, features=False)
+    (tmp_path / "users.csv").write_text("id,since\n0,2024-01-01\n1,2024-01-02\n2,2023-01-01\n")
+    (tmp_path / "knows.csv").write_text("0,1\n1,2\n")
+    knows = f"user:knows:user={tmp_path / 'knows.csv'}"
+    graph = grappa.ingest(knows, nodes=[f"user={tmp_path / 'users.csv'}"], time="user=since", out=tmp_path / "users.grappa")
+    assert graph["user"].has_node_times and not graph["user", "knows", "user"].has_edge_times
+    with pytest.warns(UserWarning, match="users.grappa: the nodes have times, and loaders do not use them"):
+        grappa.pyg.NeighborLoader(graph, [2], ("user", [0, 1]), batch_size=2, features=False)

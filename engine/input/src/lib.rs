@@ -2,7 +2,7 @@
 //!
 //! - [`EdgeSource`] cuts edge files into numbered blocks, which many threads read and parse concurrently. Formats: text
 //!   (plain, gzip or Zstandard), matrices of Matrix Market, `.npy` and `.npz`, raw pairs of integers, Parquet.
-//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`], [`SplitColumns`] and [`PartSource`] read per-node data.
+//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`], [`SplitColumns`], [`NodeTimeSource`] and [`PartSource`] read per-node data.
 //! - A table with other values than numbers is examined first ([`MatrixSource::fit`], [`EncodingOptions`]), and encoded as a schema says.
 //! - [`Reading`] tells how a file is read: its separator, and the roles of its columns.
 //! - [`files_of`] and [`files_of_all`] list the files of a folder that is one input.
@@ -58,8 +58,8 @@ pub use folder::{files_of, files_of_all};
 pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt};
 pub use messages::read_ids_from_one;
 pub use nodes::{
-    ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite,
-    PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids, text_values,
+    ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NodeTimeSource,
+    NonFinite, PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids, text_values,
 };
 pub use npy::{Numbers, read_numbers, shape_of};
 pub use reading::{ColumnReading, Reading};

@@ -1,4 +1,4 @@
-//! Exports features and labels as arrays or tables, in the order of external ids.
+//! Exports features, labels and times of nodes as arrays or tables, in the order of external ids.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field};
 use grappa_formats::{
-    ChunkSpan,
+    ChunkSpan, NodeId,
     features::{FeatureLayout, FeaturesMeta},
     manifest::{FeatureDtype, FeatureSource, FeatureSpec, LabelKind, LabelSpec},
 };
@@ -18,7 +18,7 @@ use grappa_io::{
     map::Access,
     progress::{Progress, check_stopped},
 };
-use grappa_storage::{Store, files};
+use grappa_storage::{NodeTimes, Store, files};
 use grappa_synthetic::{Generator, Recipe};
 
 use crate::export::{
@@ -246,6 +246,56 @@ impl NodeColumn for FeatureColumn<'_> {
             check_stopped(progress)?;
         }
         Ok(())
+    }
+}
+
+/// Writes the times of all nodes as a table: the id of each node, and `time`, an int64 in the unit of the store. A file that is not called
+/// `.parquet` or `.csv` gets a NumPy array of int64. Scratch files are beside the file, or in the current folder.
+///
+/// # Errors
+/// As [`export_features`], about times.
+pub fn export_node_times<'a>(
+    store: &Store,
+    out: impl Into<TableOut<'a>>,
+    budget: &Budget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let out = out.into();
+    let times = store.node_times()?;
+    let times = times.ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no times"))?;
+    let (format, column) = (out.format(TableFormat::Npy), TimesColumn(times));
+    let (scratch, row_bytes) = (out.scratch().to_owned(), column.row_bytes());
+    let leases = vec![sort_lease(store, row_bytes, column.name(), budget)?];
+    let read = |sink: &mut RowSink<'_>| read_in_order(store, &column, &scratch, budget, progress, sink);
+    let time = repeating(Field::new("time", DataType::Int64, false));
+    let exported = write_rows(store, (out, format), vec![time], row_bytes, read, |bytes| {
+        vec![Arc::new(values::<Int64Type>(bytes))]
+    })?;
+    Ok(Exported { leases, ..exported })
+}
+
+/// The times of nodes.
+struct TimesColumn<'a>(&'a NodeTimes);
+
+impl NodeColumn for TimesColumn<'_> {
+    fn name(&self) -> &'static str {
+        "times"
+    }
+
+    fn stage(&self) -> (&'static str, u64) {
+        ("reading", size_of::<i64>() as u64)
+    }
+
+    fn row_bytes(&self) -> usize {
+        size_of::<i64>()
+    }
+
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        for node in span.first_node.0..span.first_node.0 + span.rows {
+            each(&self.0.time(NodeId(node)).to_le_bytes())?;
+        }
+        progress.advance(span.rows * size_of::<i64>() as u64, 0);
+        check_stopped(progress)
     }
 }
 

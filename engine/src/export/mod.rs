@@ -3,7 +3,7 @@
 //! An export is a stream of Arrow record batches in bounded memory, and [`table`] writes them in each format:
 //!
 //! - [`edges`]: a row for each edge, in the order of the store;
-//! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
+//! - [`columns`]: features, labels and times, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
 //! - [`scratch_rows`]: values that a program computed for each node, in the same order or in another;
 //! - [`ids`]: the sorted ids of all nodes, or of the nodes of a split;
 //! - [`node_table`] and [`pair_table`]: tables with a row for each node, or for pairs of nodes.

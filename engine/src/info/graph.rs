@@ -8,8 +8,9 @@ use grappa_storage::{Graph, Store};
 use serde::Serialize;
 
 use super::{
-    AggregatesInfo, EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, TimesInfo, aggregates, bytes, bytes_beside_members,
-    edge_features_info, features_info, ids_name, labels_name, recipe_json, self_loops_name, splits_info, times_info,
+    AggregatesInfo, EdgeFeaturesInfo, FeaturesInfo, NodeTimesInfo, SplitsInfo, TimesInfo, aggregates, bytes,
+    bytes_beside_members, edge_features_info, features_info, ids_name, labels_name, node_times_info, recipe_json,
+    self_loops_name, splits_info, times_info,
 };
 
 /// The description of a graph. Field names are the keys of the JSON object that `grappa-store info --json` prints.
@@ -52,6 +53,8 @@ pub struct NodeTypeInfo {
     pub chunks_halo: u32,
     /// The kind of external ids: `dense`, `sparse` or `string`.
     pub ids: &'static str,
+    /// The times of nodes, if they have any.
+    pub times: Option<NodeTimesInfo>,
     /// The features, if there are any.
     pub features: Option<FeaturesInfo>,
     /// The name of each dimension of the features. Empty if they have none.
@@ -165,6 +168,7 @@ fn node_type_info(name: &str, store: &Store) -> Result<NodeTypeInfo> {
         chunks_present: store.present_chunks().count() as u32,
         chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,
         ids: ids_name(manifest),
+        times: node_times_info(store)?,
         features: features_info(manifest, &file_bytes),
         feature_names: schema.feature_names(),
         classes: manifest.labels.map(|labels| labels.classes),

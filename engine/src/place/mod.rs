@@ -58,6 +58,12 @@ pub fn place(graph: &Graph, options: &PlaceOptions, progress: &dyn Progress) -> 
             "use the whole store, or ingest the edges without --time",
         ));
     }
+    if let Some(timed) = graph.node_types().iter().find(|node_type| node_type.has_node_times()) {
+        return Err(Error::conflict(
+            format!("{}: nodes have times, and slices of such graphs are not written", timed.path().display()),
+            "use the whole store, or ingest the nodes with --node-time none",
+        ));
+    }
     let slice = SliceChunks::new(graph, options)?;
     let placements = slice.members(graph).into_iter().map(|member| Placement::new(member, options, progress));
     let placements = placements.collect::<Result<Vec<_>>>()?;

@@ -45,7 +45,9 @@ use grappa_io::{
     progress::Progress,
     regular, workers,
 };
-use grappa_storage::{aggregates as stored_aggregates, files, is_graph, read_manifest, read_schema, writer::EndChunks};
+use grappa_storage::{
+    NodeTimeFiles, aggregates as stored_aggregates, files, is_graph, read_manifest, read_schema, writer::EndChunks,
+};
 use grappa_synthetic::Recipe;
 use roaring::RoaringTreemap;
 
@@ -90,6 +92,7 @@ enum WorkUnit<'a> {
     Permutation,
     Splits,
     Schema,
+    NodeTimes,
     Assignment(&'a str),
     /// The index of pre-aggregated features, and the headers of their files.
     Aggregates(AggregateKind),
@@ -137,7 +140,7 @@ impl StoreCheck<'_> {
         let ends = EndChunks { destinations: &chunks, sources: &sources };
         let required = files::required(manifest);
         // A problem with the file is reported here.
-        let axis = self.time_axis(manifest);
+        let axis = self.time_axis(manifest, files::TIME_AXIS);
         let mut parts: Vec<WorkUnit<'_>> = (0..)
             .map(ChunkId)
             .zip(&manifest.chunks)
@@ -147,7 +150,10 @@ impl StoreCheck<'_> {
             })
             .collect();
         // Long units that cannot be divided come first.
-        parts.splice(0..0, [WorkUnit::Dictionary, WorkUnit::Permutation, WorkUnit::Splits, WorkUnit::Schema]);
+        parts.splice(
+            0..0,
+            [WorkUnit::Dictionary, WorkUnit::Permutation, WorkUnit::NodeTimes, WorkUnit::Splits, WorkUnit::Schema],
+        );
         let kinds = stray.iter().filter_map(|found| files::aggregates_of(found));
         for kind in kinds {
             parts.push(WorkUnit::Aggregates(kind));
@@ -178,6 +184,7 @@ impl StoreCheck<'_> {
                 }
                 WorkUnit::Dictionary => self.content(manifest, files::DICTIONARY, |file| dictionary(manifest, file)),
                 WorkUnit::Permutation => self.content(manifest, files::PERMUTATION, |file| permutation(manifest, file)),
+                WorkUnit::NodeTimes => self.node_times(manifest),
                 WorkUnit::Splits => self.splits(manifest),
                 WorkUnit::Schema => {
                     self.content(manifest, files::SCHEMA, |_| read_schema(self.root, manifest).map(drop));
@@ -213,15 +220,30 @@ impl StoreCheck<'_> {
         })
     }
 
-    /// The points in time of edges. None if they have no times, or the file is damaged.
-    fn time_axis(&self, manifest: &Manifest) -> Option<TimeAxis> {
+    /// The points in time of edges or nodes. None if they have no times, or the file is damaged.
+    fn time_axis(&self, manifest: &Manifest, path: &str) -> Option<TimeAxis> {
         let mut axis = None;
-        self.content(manifest, files::TIME_AXIS, |file| {
+        self.content(manifest, path, |file| {
             let payload = file.read_payload()?;
             axis = Some(TimeAxis::from_payload(file.header(), &payload).map_err(Error::format(file.path()))?);
             Ok(())
         });
         axis
+    }
+
+    /// Checks the times of nodes: their positions ascend, and are on the axis.
+    fn node_times(&self, manifest: &Manifest) {
+        let axis = self.time_axis(manifest, files::NODE_TIME_AXIS);
+        let [times, degrees] = [files::NODE_TIMES, files::NODE_TIME_DEGREES].map(|path| self.listed(manifest, path));
+        if let (Some(axis), Some(times), Some(degrees)) = (axis, times, degrees) {
+            let opened = NodeTimeFiles::new(times, degrees, manifest.nodes, axis.positions());
+            let checked = opened.and_then(|files| files.map(axis)).and_then(|times| times.check());
+            if let Err(error) = checked {
+                let is_degrees =
+                    matches!(&error, Error::Format { path, .. } if path.ends_with(files::NODE_TIME_DEGREES));
+                self.failed(if is_degrees { files::NODE_TIME_DEGREES } else { files::NODE_TIMES }, error);
+            }
+        }
     }
 
     fn chunk(&self, manifest: &Manifest, ends: EndChunks<'_>, chunk: ChunkId, axis: Option<&TimeAxis>) {

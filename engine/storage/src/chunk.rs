@@ -17,6 +17,7 @@ use crate::{
     Store,
     checked::{CheckedAdjacency, CheckedEdgeRows, check_lines},
     files,
+    list_meta::{decode_pair, expect_adjacency},
 };
 
 /// Lists that are at most so far apart are read ahead together. The disk reads the bytes between them in the time of another read.
@@ -71,25 +72,6 @@ impl TimeFiles {
         }
         Ok(Some(Self { times, degrees, meta }))
     }
-}
-
-/// The meta of two files, which is the same. `name` is the name of the first one.
-fn decode_pair(lists: &ContainerFile, degrees: &ContainerFile, name: &str) -> Result<RowsMeta> {
-    let meta = RowsMeta::decode(&lists.header().meta).map_err(Error::format(lists.path()))?;
-    if degrees.header().meta != lists.header().meta {
-        let problem = format!("the file describes other adjacency lists than the chunk's `{name}`");
-        return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
-    }
-    for (file, part, expected) in [
-        (lists, "the adjacency lists", meta.edges_payload_bytes()),
-        (degrees, "the directory of adjacency lists", meta.degrees_payload_bytes()),
-    ] {
-        let found = file.header().payload_bytes;
-        if found != expected {
-            return Err(Error::format(file.path())(FormatError::Length { part, expected, found }));
-        }
-    }
-    Ok(meta)
 }
 
 impl AdjacencyFiles {
@@ -472,21 +454,4 @@ impl Chunk {
 fn checked_rows(file: &MappedPayload) -> CheckedEdgeRows<'_> {
     let rows = EdgeRows::new(file.header(), file.unchecked()).expect("checked when opened");
     CheckedEdgeRows { rows, file }
-}
-
-/// Fails unless `meta` describes the adjacency lists of `span`, with sources among `sources` nodes.
-pub fn expect_adjacency(meta: &RowsMeta, span: ChunkSpan, sources: u64) -> grappa_formats::Result<()> {
-    let expected = (span.first_node.0, span.rows, sources);
-    let found = (meta.first_node, meta.rows, meta.universe);
-    if found != expected {
-        return Err(FormatError::invalid(
-            64,
-            format!(
-                "expected {} adjacency lists from node {} with sources among {} nodes, found {} from node {} with sources among {}; were \
-                 files swapped?",
-                expected.1, expected.0, expected.2, found.1, found.0, found.2
-            ),
-        ));
-    }
-    Ok(())
 }

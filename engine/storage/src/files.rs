@@ -32,6 +32,12 @@ pub const TIME_AXIS: &str = time_axis::FILE;
 pub const TIMES: &str = "times";
 /// The name of the directory of that file.
 pub const TIME_DEGREES: &str = "time-degrees";
+/// The points in time of nodes.
+pub const NODE_TIME_AXIS: &str = time_axis::NODE_FILE;
+/// The times of all nodes.
+pub const NODE_TIMES: &str = "node-times";
+/// The directory of that file.
+pub const NODE_TIME_DEGREES: &str = "node-time-degrees";
 
 /// The folder of pre-aggregated features.
 pub const AGGREGATES: &str = "aggregates";
@@ -111,7 +117,9 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
         return match path {
             MANIFEST => Some(FileKind::MANIFEST),
             SCHEMA => Some(FileKind::SCHEMA),
-            TIME_AXIS => Some(FileKind::TIME_AXIS),
+            TIME_AXIS | NODE_TIME_AXIS => Some(FileKind::TIME_AXIS),
+            NODE_TIMES => Some(FileKind::TIMES),
+            NODE_TIME_DEGREES => Some(FileKind::TIME_DEGREES),
             _ => None,
         };
     };
@@ -155,7 +163,7 @@ pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
 }
 
 /// The files that a store with this manifest must have, and their kinds. Of the list of files in the manifest, only the optional
-/// schema, axis of time, edge features and the optional parts of the edges are used.
+/// schema, axes of time, edge features and the optional parts of the edges are used.
 pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     let mut names = Vec::new();
     for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
@@ -205,6 +213,9 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     }
     if manifest.is_timed() {
         paths.push(TIME_AXIS.to_owned());
+    }
+    if manifest.has_node_times() {
+        paths.extend([NODE_TIME_AXIS, NODE_TIMES, NODE_TIME_DEGREES].map(str::to_owned));
     }
     paths
         .into_iter()
@@ -299,6 +310,9 @@ mod tests {
             ("time-axis", FileKind::TIME_AXIS),
             ("chunk-0/times", FileKind::TIMES),
             ("chunk-1/val-time-degrees", FileKind::TIME_DEGREES),
+            ("node-time-axis", FileKind::TIME_AXIS),
+            ("node-times", FileKind::TIMES),
+            ("node-time-degrees", FileKind::TIME_DEGREES),
             ("chunk-3/val-edges", FileKind::ROWS),
             ("chunk-3/test-degrees", FileKind::DEGREES),
             ("splits/val.roaring", FileKind::SPLIT),

@@ -15,9 +15,9 @@ use grappa_formats::{
     graph::{EDGE, GraphManifest, NODE, NodeTypeEntry, RelationEntry},
     manifest::{Manifest, Sources},
 };
-use grappa_io::{Error, Result, container::ContainerFile};
+use grappa_io::{Error, Position, Result, container::ContainerFile};
 
-use crate::{Store, assignments, files, member::read_member, open::manifest_bytes};
+use crate::{NodeTimes, Store, assignments, files, member::read_member, open::manifest_bytes};
 
 /// A graph that is open for reading: one or more node types, and the relations between them.
 ///
@@ -160,6 +160,10 @@ impl Graph {
                 member.sources == Sources::Type(starts(source)) && member.chunk_starts == starts(destination)
             };
             let member = read_member(&folder, entry.digest, joins)?;
+            if member.is_timed() && source.has_node_times() {
+                let problem = "both the edges and their sources have times";
+                return Err(Error::input(folder, Position::Whole, problem));
+            }
             let ids = [source, destination].map(|store| store.ids().clone());
             Store::open_member(&folder, member, Some(ids)).map(Arc::new)
         });
@@ -221,9 +225,21 @@ impl Graph {
         self.relations.len() != 1 || !Arc::ptr_eq(&self.node_types[0], &self.relations[0])
     }
 
-    /// Whether edges of a relation have times.
+    /// Whether edges of a relation, or nodes of a type, have times.
     pub fn is_timed(&self) -> bool {
         self.relations.iter().any(|relation| relation.is_timed())
+            || self.node_types.iter().any(|node_type| node_type.has_node_times())
+    }
+
+    /// The times of the nodes of a type, if they have times.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is damaged.
+    ///
+    /// # Panics
+    /// If there is no such type.
+    pub fn node_times(&self, node_type: usize) -> Result<Option<&Arc<NodeTimes>>> {
+        self.node_types[node_type].node_times()
     }
 
     /// The positions of nodes among the nodes of all types.

@@ -27,6 +27,7 @@ use roaring::RoaringTreemap;
 use crate::{
     assignments, files,
     ids::{ExternalId, StoreIds},
+    node_times::{NodeTimeFiles, NodeTimes},
     writer::with_suffix,
 };
 
@@ -58,6 +59,7 @@ pub struct Store {
     source_ids: Arc<StoreIds>,
     sizes: SharedSizes,
     time_axis: OnceLock<Arc<TimeAxis>>,
+    node_times: OnceLock<Arc<NodeTimes>>,
 }
 
 /// The sizes of adjacency lists in each code, once they are needed.
@@ -113,6 +115,7 @@ impl Store {
             source_ids,
             sizes: SharedSizes::default(),
             time_axis: OnceLock::new(),
+            node_times: OnceLock::new(),
             sources,
             manifest,
         })
@@ -308,10 +311,36 @@ impl Store {
         if let Some(axis) = self.time_axis.get() {
             return Ok(Some(axis));
         }
-        let file = self.file(files::TIME_AXIS)?;
-        let payload = file.read_payload()?;
-        let axis = TimeAxis::from_payload(file.header(), &payload).map_err(Error::format(file.path()))?;
+        let axis = self.read_axis(files::TIME_AXIS)?;
         Ok(Some(self.time_axis.get_or_init(|| Arc::new(axis))))
+    }
+
+    /// Whether nodes have times. They are then in the order of time.
+    pub fn has_node_times(&self) -> bool {
+        self.manifest.has_node_times()
+    }
+
+    /// The times of nodes, if they have times. The first call reads the files and compares them with their checksums.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is damaged.
+    pub fn node_times(&self) -> Result<Option<&Arc<NodeTimes>>> {
+        if !self.has_node_times() {
+            return Ok(None);
+        }
+        if let Some(times) = self.node_times.get() {
+            return Ok(Some(times));
+        }
+        let axis = self.read_axis(files::NODE_TIME_AXIS)?;
+        let (times, degrees) = (self.file(files::NODE_TIMES)?, self.file(files::NODE_TIME_DEGREES)?);
+        let times = NodeTimeFiles::new(times, degrees, self.manifest.nodes, axis.positions())?.map(axis)?;
+        Ok(Some(self.node_times.get_or_init(|| Arc::new(times))))
+    }
+
+    fn read_axis(&self, path: &str) -> Result<TimeAxis> {
+        let file = self.file(path)?;
+        let payload = file.read_payload()?;
+        TimeAxis::from_payload(file.header(), &payload).map_err(Error::format(file.path()))
     }
 
     /// Opens a file that the manifest lists, and checks its header again.

@@ -7,6 +7,7 @@ mod graph;
 mod ids;
 mod ingest;
 mod node_ids;
+mod node_times;
 mod schema;
 mod split;
 mod tables;

@@ -66,6 +66,8 @@ pub fn all() -> Vec<Sample> {
         sample("degrees-by-time", rows(RowCodec::ByTime)[1].clone()),
         sample("times", times()[0].clone()),
         sample("time-degrees", times()[1].clone()),
+        sample("node-times", node_times()[0].clone()),
+        sample("node-time-degrees", node_times()[1].clone()),
         sample("time-axis-span", axis_of_span().encode().0),
         sample("time-axis-table", axis_of_table().encode().0),
         sample("aggregates", aggregates(AggregateKind::Gcn).encode()),
@@ -161,6 +163,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "degrees-by-time" => read_rows(&rows(RowCodec::ByTime)[0], bytes),
         "times" => read_rows_as([FileKind::TIMES, FileKind::TIME_DEGREES], bytes, &times()[1]),
         "time-degrees" => read_rows_as([FileKind::TIMES, FileKind::TIME_DEGREES], &times()[0], bytes),
+        "node-times" => read_rows_as([FileKind::TIMES, FileKind::TIME_DEGREES], bytes, &node_times()[1]),
+        "node-time-degrees" => read_rows_as([FileKind::TIMES, FileKind::TIME_DEGREES], &node_times()[0], bytes),
         "time-axis-span" | "time-axis-table" => TimeAxis::decode(bytes).map(|axis| {
             for time in [i64::MIN, -1, 0, 1_700_000_000, i64::MAX] {
                 let (earlier, not_later) = (axis.earlier(time), axis.not_later(time));
@@ -235,11 +239,17 @@ pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
 
 /// The times of the edges of the rows by time, as positions among 100.
 fn times() -> [Vec<u8>; 2] {
-    let mut encoder = RowsEncoder::new(RowCodec::EliasFano, 100, 4);
-    encoder.push(&[0, 17, 40, 40]);
-    encoder.push(&[]);
-    encoder.push(&[3, 3, 50, 98, 99]);
-    encoder.push(&[17]);
+    times_files(4, &[&[0, 17, 40, 40], &[], &[3, 3, 50, 98, 99], &[17]])
+}
+
+/// The times of five nodes, as positions among 100.
+fn node_times() -> [Vec<u8>; 2] {
+    times_files(0, &[&[0, 17, 17, 40, 99]])
+}
+
+fn times_files(first_node: u64, lists: &[&[u64]]) -> [Vec<u8>; 2] {
+    let mut encoder = RowsEncoder::new(RowCodec::EliasFano, 100, first_node);
+    lists.iter().for_each(|list| encoder.push(list));
     let RowsTail { edges_payload_rest, degrees_payload, meta } = encoder.finish();
     let [times, degrees] = [FileKind::TIMES, FileKind::TIME_DEGREES].map(|kind| (kind, meta.encode()));
     [file(times.0, times.1, &edges_payload_rest), file(degrees.0, degrees.1, &degrees_payload)]

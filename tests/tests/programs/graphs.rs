@@ -200,7 +200,7 @@ fn a_folder_of_relbench_is_a_graph_without_other_options() {
         "node type products",
         "relation reviews:user:users",
         "relation users:rev_user:reviews",
-        "reviews.at: the time of each row is a feature",
+        "reviews.at: the time of each row",
         "nothing was written",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
@@ -223,7 +223,8 @@ fn a_folder_of_relbench_is_a_graph_without_other_options() {
     assert_eq!(names, ["products", "reviews", "users"]);
     assert_eq!(types[0]["features"], Value::Null);
     let features = types[1]["feature_names"].as_array().unwrap();
-    assert!(features.iter().any(|name| name == "stars") && features.iter().any(|name| name == "at"), "{features:?}");
+    assert!(features.iter().any(|name| name == "stars") && features.iter().all(|name| name != "at"), "{features:?}");
+    assert_eq!(types[1]["times"]["unit"], "s");
     assert_eq!(types[2]["feature_names"], json!(["age"]));
     // A review is the node of its row.
     let graph = Graph::open(&path).unwrap();

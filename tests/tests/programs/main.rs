@@ -27,6 +27,7 @@ mod ingest;
 mod input;
 mod memory;
 mod misread;
+mod node_times;
 mod outputs;
 mod place;
 mod planted;

@@ -5,6 +5,7 @@ use std::{
     thread::available_parallelism,
 };
 
+use anyhow::bail;
 use clap::{Args, Parser};
 use grappa_console::{
     ByteSize,
@@ -29,6 +30,9 @@ use crate::{
     data::Data,
     type_args::TypeArgs,
 };
+
+/// The column of edges or nodes without times.
+const NO_TIMES: &str = "none";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -163,7 +167,7 @@ struct EdgeArgs {
     weights: Option<PathBuf>,
     /// Column of times of edges in text or Parquet: integers, dates such as 2024-02-29, or timestamps such as 2024-02-29T12:30:05+01:00
     ///
-    /// Edges with times are events: parallel edges stay, samplers draw from those that are not later than a time, and adjacency lists are
+    /// none: edges have no times. Edges with times are events: parallel edges stay, samplers draw from those that are not later than a time, and adjacency lists are
     /// in the order of time. Times are stored as exact 64-bit integers. A timestamp without a zone is in UTC. A number with a fraction is an
     /// error.
     #[arg(long, value_name = "COLUMN")]
@@ -303,6 +307,16 @@ struct SplitArgs {
         conflicts_with_all = ["train", "val", "test", "split", "ogb"]
     )]
     split_column: Vec<String>,
+    /// Column of times of nodes in the table of --features or --labels: integers, dates or timestamps, as for --time
+    ///
+    /// Each node has a time. Samplers draw from the edges whose sources are not later than a time. Nodes are in the order of time, so this
+    /// takes no bits per edge; chunks are slices of time. The column is no feature. none: nodes have no times.
+    #[arg(long, value_name = "COLUMN")]
+    node_time: Option<String>,
+    /// Unit of the times of nodes in the store, and of integers in the column [default: days for dates, integer for integers, for
+    /// timestamps the coarsest of s, ms, us and ns in which all are whole]
+    #[arg(long, value_name = "UNIT", value_parser = time_units(), requires = "node_time")]
+    node_time_unit: Option<TimeUnit>,
     /// Split the nodes at random: percent for train, val and test, such as 60/20/20
     ///
     /// If the shares add up to less than 100, the other nodes are in no split. If there are labels, only labelled nodes are split.
@@ -398,14 +412,14 @@ struct StoreArgs {
     /// ids, or .npy.
     /// ldg[:PARTS], fennel[:PARTS]: by parts of neighboring nodes, 16 by default, which a streaming partitioner computes from
     /// the edges. The edges are read and sorted twice.
+    /// [default: random; nodes with times are in the order of time]
     #[arg(
         long,
         value_name = "random|range|file:PATH|ldg[:PARTS]|fennel[:PARTS]",
-        default_value = "random",
         value_parser = parse_assign,
         verbatim_doc_comment
     )]
-    assign: Assign,
+    assign: Option<Assign>,
     /// Seed of --assign random
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -477,7 +491,7 @@ impl IngestArgs {
                     features: data.input("features", files.features),
                     labels: data.input("labels", files.labels),
                     ids: data.input("node_ids", self.node_data.node_ids.clone()),
-                    ..self.node_data.options(&self.splits.split_column)?
+                    ..self.node_data.options(&self.splits)?
                 },
                 splits: NodeSplits {
                     files: named
@@ -490,11 +504,7 @@ impl IngestArgs {
                         stratify: self.splits.stratify,
                     }),
                 },
-                layout: StoreLayout {
-                    chunks: self.store.chunks.0,
-                    assign: self.store.assign.clone(),
-                    seed: self.store.seed,
-                },
+                layout: StoreLayout { chunks: self.store.chunks.0, assign: self.assign()?, seed: self.store.seed },
             },
             resources: Resources {
                 memory: self.resources.memory.0,
@@ -506,6 +516,16 @@ impl IngestArgs {
             resume: self.store.resume,
             writer: concat!("grappa-ingest ", env!("CARGO_PKG_VERSION")).to_owned(),
         })
+    }
+
+    /// The order of nodes. Nodes with times are in the order of time, which is no choice.
+    fn assign(&self) -> anyhow::Result<Assign> {
+        match &self.store.assign {
+            Some(Assign::Random) if self.splits.time().is_some() => bail!(
+                "--assign random contradicts --node-time: nodes with times are in the order of time; omit --assign"
+            ),
+            given => Ok(given.clone().unwrap_or(Assign::Random)),
+        }
     }
 
     /// The input files: those named by options, or those in the OGB folder.
@@ -559,7 +579,7 @@ impl EdgeArgs {
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),
                 order: None,
-                time: self.time.clone().map(|column| TimeColumn { column, unit: self.time_unit }),
+                time: time_column(self.time.as_ref(), self.time_unit),
                 relation: None,
             },
             weights: data.input("weights", self.weights.clone()),
@@ -572,7 +592,7 @@ impl EdgeArgs {
 }
 
 impl NodeArgs {
-    fn options(&self, split_column: &[String]) -> anyhow::Result<NodeData> {
+    fn options(&self, of_columns: &SplitArgs) -> anyhow::Result<NodeData> {
         Ok(NodeData {
             feature_dtype: self.feature_dtype,
             allow_nan: self.allow_nan,
@@ -582,7 +602,8 @@ impl NodeArgs {
                     id: self.id.clone(),
                     label: self.label.clone(),
                     features: self.features_from.clone(),
-                    split: split_column.to_vec(),
+                    split: of_columns.split_column.clone(),
+                    time: of_columns.time(),
                     schema: Vec::new(),
                 },
                 separator: self.table_separator,
@@ -597,6 +618,19 @@ impl NodeArgs {
             ..NodeData::default()
         })
     }
+}
+
+impl SplitArgs {
+    /// The column of times of nodes, if they have some.
+    fn time(&self) -> Option<TimeColumn<String>> {
+        time_column(self.node_time.as_ref(), self.node_time_unit)
+    }
+}
+
+/// A column of times. None if it is called none.
+fn time_column(column: Option<&String>, unit: Option<TimeUnit>) -> Option<TimeColumn<String>> {
+    let column = column.filter(|column| *column != NO_TIMES)?;
+    Some(TimeColumn { column: column.clone(), unit })
 }
 
 impl EdgeSplitArgs {

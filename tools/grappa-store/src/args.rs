@@ -3,7 +3,7 @@
 mod plan;
 mod threads;
 
-use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
+use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::{Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use grappa_console::{
@@ -235,10 +235,11 @@ pub struct SamplingArgs {
     /// Sample neighbors with probabilities proportional to edge weights
     #[arg(long)]
     pub by_weight: bool,
-    /// Time of all seeds, in the unit of the store: draw from the edges that are not later, a minibatch for each seed
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "by_weight")]
-    pub seed_time: Option<i64>,
-    /// With --seed-time: leave out edges at the time of the seed
+    /// Time of all seeds, in the unit of the store, or own for the time of each seed, if nodes have times: draw from the edges that are not
+    /// later, a minibatch for each seed
+    #[arg(long, value_name = "TIME|own", allow_hyphen_values = true, conflicts_with = "by_weight")]
+    pub seed_time: Option<SeedTime>,
+    /// With --seed-time: leave out edges and nodes at the time of the seed
     #[arg(long, requires = "seed_time")]
     pub time_strict: bool,
     /// With --seed-time: what limits later hops
@@ -250,7 +251,7 @@ pub struct SamplingArgs {
         value_parser = explained(TimeHops::ALL, TimeHops::name, time_hops_help)
     )]
     pub time_hops: TimeHops,
-    /// With --seed-time: edges are at most this much earlier than the limit, in the unit of the store
+    /// With --seed-time: edges and nodes are at most this much earlier than the limit, in the unit of the store
     #[arg(long, value_name = "W", requires = "seed_time", value_parser = clap::value_parser!(i64).range(0..))]
     pub time_window: Option<i64>,
     /// With --seed-time: which of the edges within the limits are drawn
@@ -296,7 +297,28 @@ pub struct ReadingArgs {
 pub enum Seeds {
     Train,
     All,
+    Type(String),
     File(PathBuf),
+}
+
+/// The time of seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeedTime {
+    /// All have this one.
+    At(i64),
+    /// Each has its own.
+    Own,
+}
+
+impl FromStr for SeedTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "own" => Ok(Self::Own),
+            text => text.parse().map(Self::At).map_err(|_| format!("expected an integer or own, found {text}")),
+        }
+    }
 }
 
 fn read_engines() -> impl TypedValueParser<Value = Choice> {
@@ -451,10 +473,13 @@ fn time_strategy_help(strategy: TimeStrategy) -> &'static str {
 
 fn parse_seeds(text: &str) -> Result<Seeds, String> {
     match text {
-        "" => Err("expected `train`, `all`, or a file of ids".to_owned()),
+        "" => Err("expected `train`, `all`, `type:NAME`, or a file of ids".to_owned()),
         "train" => Ok(Seeds::Train),
         "all" => Ok(Seeds::All),
-        file => Ok(Seeds::File(file.into())),
+        text => Ok(match text.strip_prefix("type:") {
+            Some(name) => Seeds::Type(name.to_owned()),
+            None => Seeds::File(text.into()),
+        }),
     }
 }
 
@@ -466,20 +491,20 @@ fn parse_lookahead(text: &str) -> Result<usize, String> {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "what", required = true, multiple = true, args = ["edges", "val_edges", "test_edges", "weights", "edge_features", "features", "labels", "ids", "split"])]
+#[group(id = "what", required = true, multiple = true, args = ["edges", "val_edges", "test_edges", "weights", "edge_features", "features", "labels", "node_times", "ids", "split"])]
 pub struct ExportArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// In a graph with several node types: the node type whose features, labels, ids and splits are exported
+    /// In a graph with several node types: the node type whose features, labels, times, ids and splits are exported
     #[arg(long = "type", value_name = "NAME", conflicts_with_all = ["relation", "edges", "val_edges", "test_edges", "weights", "edge_features"])]
     pub node_type: Option<String>,
     /// In a graph with several node types: the relation whose edges are exported, such as author:writes:paper
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["features", "labels", "ids", "split"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["features", "labels", "node_times", "ids", "split"])]
     pub relation: Option<String>,
     /// Export edges, source before destination: .npy, .parquet, .csv, or other names for text with tabs
     ///
-    /// Here and below, - prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
+    /// Here and below, - prints text on stdout: edges with tabs, ids one per line, features, labels and times as CSV.
     #[arg(long, value_name = "FILE")]
     pub edges: Option<PathBuf>,
     /// Export the edges that --edge-split of grappa-ingest holds out for validation, as --edges does
@@ -500,6 +525,9 @@ pub struct ExportArgs {
     /// Export labels, one row per node in the order of sorted ids: .npy, or a table with ids, .parquet or .csv
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
+    /// Export the times of nodes, as --labels does, in the unit of the store
+    #[arg(long, value_name = "FILE")]
+    pub node_times: Option<PathBuf>,
     /// Export the ids of all nodes, sorted as rows of features and labels are, to .npy (integers), .parquet, or text: a line for each
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,

@@ -13,7 +13,7 @@ use grappa_engine::{
     EdgePart, Graph, Store,
     export::{
         Budget, Exported,
-        columns::{export_features, export_labels},
+        columns::{export_features, export_labels, export_node_times},
         edges::{EdgeColumns, export_edges},
         ids::export_ids,
         table::{TableFormat, TableOut},
@@ -52,6 +52,7 @@ enum ExportedData<'a> {
     EdgeFeatures,
     Features,
     Labels,
+    NodeTimes,
     Ids,
     Split(&'a str),
 }
@@ -136,6 +137,7 @@ fn requests(options: &args::ExportArgs) -> Vec<(ExportedData<'_>, &Path)> {
         (ExportedData::EdgeFeatures, &options.edge_features),
         (ExportedData::Features, &options.features),
         (ExportedData::Labels, &options.labels),
+        (ExportedData::NodeTimes, &options.node_times),
         (ExportedData::Ids, &options.ids),
     ];
     let files = files.into_iter().filter_map(|(data, path)| Some((data, path.as_deref()?)));
@@ -157,17 +159,18 @@ fn export(
         ExportedData::EdgeFeatures => export_edges(store, EdgePart::Graph, EdgeColumns::Features, out, budget, bars),
         ExportedData::Features => export_features(store, out, budget, bars),
         ExportedData::Labels => export_labels(store, out, budget, bars),
+        ExportedData::NodeTimes => export_node_times(store, out, budget, bars),
         ExportedData::Ids => export_ids(store, None, out, bars),
         ExportedData::Split(name) => export_ids(store, Some(name), out, bars),
     }
 }
 
-/// Prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
+/// Prints text on stdout: edges with tabs, ids one per line, features, labels and times as CSV.
 fn print(store: &Store, data: ExportedData<'_>, budget: &Budget, console: &Console) -> anyhow::Result<()> {
     let mut out = grappa_console::stdout();
     let format = match data {
         ExportedData::Edges(_) => TableFormat::Tsv,
-        ExportedData::Features | ExportedData::Labels => TableFormat::Csv,
+        ExportedData::Features | ExportedData::Labels | ExportedData::NodeTimes => TableFormat::Csv,
         ExportedData::Ids | ExportedData::Split(_) => TableFormat::Lines,
         ExportedData::Weights | ExportedData::EdgeFeatures => unreachable!("their names were checked"),
     };
@@ -188,6 +191,9 @@ fn check_requests(store: &Store, requests: &[(ExportedData<'_>, &Path)]) -> anyh
             ExportedData::EdgeFeatures if store.edge_features().is_none() => "the edges have no features".to_owned(),
             ExportedData::Features if manifest.features.is_none() => "the nodes have no features".to_owned(),
             ExportedData::Labels if manifest.labels.is_none() => "the nodes have no labels".to_owned(),
+            ExportedData::NodeTimes if !manifest.has_node_times() => {
+                "the nodes have no times; edges have theirs in --edges FILE.parquet, .csv or .tsv".to_owned()
+            }
             ExportedData::Split(name) if !names.contains(name) => {
                 let has = match names[..] {
                     [] => "none".to_owned(),
@@ -211,7 +217,7 @@ fn check_name(data: ExportedData<'_>, path: &Path) -> anyhow::Result<()> {
             path.display(),
             unit(data.name())
         ),
-        ExportedData::Features | ExportedData::Labels
+        ExportedData::Features | ExportedData::Labels | ExportedData::NodeTimes
             if !is_stdout(path) && !has_extension(path, &["npy", "parquet", "csv"]) =>
         {
             bail!(
@@ -254,6 +260,7 @@ impl ExportedData<'_> {
             Self::EdgeFeatures => "edge-features",
             Self::Features => "features",
             Self::Labels => "labels",
+            Self::NodeTimes => "node-times",
             Self::Ids => "ids",
             Self::Split(_) => "splits",
         }
@@ -286,6 +293,7 @@ fn unit(name: &str) -> String {
         "edge-features" => "edges' features".to_owned(),
         "ids" => "nodes' ids".to_owned(),
         "features" | "labels" => format!("nodes' {name}"),
+        "node-times" => "nodes' times".to_owned(),
         split => format!("nodes of {split}"),
     }
 }

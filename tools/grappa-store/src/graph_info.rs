@@ -39,7 +39,8 @@ impl Summary for ShownGraph {
             ByteSize(info.bytes),
             printable(&info.writer)
         );
-        let types = ["node type", "nodes", "chunks", "ids", "features", "labels", "train", "val", "test", "bytes"];
+        let types =
+            ["node type", "nodes", "chunks", "ids", "times", "features", "labels", "train", "val", "test", "bytes"];
         let types = [types.map(str::to_owned).to_vec()].into_iter().chain(type_rows(&info.node_types));
         let relations = ["relation", "edges", "weights", "times", "features", "pre-aggregated", "reverse of", "bytes"];
         let relations =
@@ -84,6 +85,7 @@ fn type_row(of: &NodeTypeInfo, chunks: Range<u32>) -> Vec<String> {
     }
     let splits = [of.splits.train, of.splits.val, of.splits.test];
     let mut row = vec![printable(&of.name).into_owned(), of.nodes.to_string(), chunks, of.ids.to_owned()];
+    row.push(of.times.as_ref().map_or_else(String::new, |times| times.unit.to_owned()));
     row.extend([features, labels].map(Option::unwrap_or_default));
     row.extend(splits.map(|nodes| nodes.map_or_else(String::new, |nodes| nodes.to_string())));
     row.push(ByteSize(of.bytes).to_string());

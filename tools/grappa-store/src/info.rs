@@ -3,7 +3,7 @@
 use grappa_console::{Console, Summary, count, first_names, printable};
 use grappa_engine::{
     Graph,
-    info::{DegreeBucket, Info, TimesInfo, info},
+    info::{DegreeBucket, Info, NodeTimesInfo, TimesInfo, info},
     sample::partition::CoverageOptions,
 };
 use serde::Serialize;
@@ -63,6 +63,9 @@ impl Summary for ShownInfo {
         }
         if let Some(times) = &info.times {
             table.row("times", times_text(times));
+        }
+        if let Some(times) = &info.node_times {
+            table.row("times of nodes", node_times_text(times));
         }
         if let Some(features) = &info.edge_features {
             table.row("edge features", format!("{} x {}", features.dim, features.dtype));
@@ -125,16 +128,24 @@ impl Summary for ShownInfo {
 
 /// The times of edges in one line.
 fn times_text(times: &TimesInfo) -> String {
-    let ends = match (times.first, times.last) {
-        (Some(first), Some(last)) => format!(" from {first} to {last}"),
+    let bits = times.bits_per_edge.map_or_else(String::new, |bits| format!("; {bits:.2} bits per edge more"));
+    axis_text(times.unit, [times.first, times.last], times.table.then_some(times.positions)) + &bits
+}
+
+/// The times of nodes in one line.
+pub fn node_times_text(times: &NodeTimesInfo) -> String {
+    let bits = times.bits_per_node.map_or_else(String::new, |bits| format!("; {bits:.2} bits per node, none per edge"));
+    axis_text(times.unit, [times.first, times.last], times.table.then_some(times.positions)) + &bits
+}
+
+/// An axis of time, whose table has some distinct times if there is one.
+fn axis_text(unit: &str, ends: [Option<i64>; 2], distinct: Option<u64>) -> String {
+    let ends = match ends {
+        [Some(first), Some(last)] => format!(" from {first} to {last}"),
         _ => String::new(),
     };
-    let form = match times.table {
-        true => format!(", {} distinct ones in a table", exact(times.positions)),
-        false => String::new(),
-    };
-    let bits = times.bits_per_edge.map_or_else(String::new, |bits| format!("; {bits:.2} bits per edge more"));
-    format!("{}{ends}{form}{bits}", times.unit)
+    let form = distinct.map_or_else(String::new, |distinct| format!(", {} distinct ones in a table", exact(distinct)));
+    format!("{unit}{ends}{form}")
 }
 
 /// The sizes of parts that a store has, and how they were drawn. None without parts.
@@ -183,6 +194,7 @@ fn chunks(info: &Info) -> String {
 fn order(info: &Info) -> String {
     match info.seed {
         Some(seed) => format!("in random order (seed {seed})"),
+        None if info.order == "time" => "in the order of time".into(),
         None if info.order == "table" => "in a given order".into(),
         None => "in order".into(),
     }

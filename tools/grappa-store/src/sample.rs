@@ -18,7 +18,7 @@ use roaring::RoaringTreemap;
 use serde::Serialize;
 
 use crate::{
-    args,
+    args, members,
     table::{Table, exact},
 };
 
@@ -101,7 +101,11 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
             bail!("--seed-time draws from the whole graph; give --partitions 1");
         }
         let seeds = loader.served().next().expect("a single worker serves all partitions").seeds.len();
-        loader.set_seed_times(Arc::new(vec![time; seeds as usize]));
+        let times = match time {
+            args::SeedTime::At(time) => Arc::new(vec![time; seeds as usize]),
+            args::SeedTime::Own => loader.own_seed_times()?,
+        };
+        loader.set_seed_times(times);
     }
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.sampling.batches;
@@ -166,8 +170,8 @@ fn sampler(graph: &Graph, options: &args::SamplingArgs) -> anyhow::Result<Sample
     };
     let sampler = match options.seed_time {
         None => sampler,
-        Some(_) if !graph.relations().iter().any(|relation| relation.is_timed()) => bail!(
-            "{}: the edges have no times, so --seed-time limits nothing; ingest them with --time, or omit it",
+        Some(_) if !graph.is_timed() => bail!(
+            "{}: neither edges nor nodes have times, so --seed-time limits nothing; ingest them with --time, or omit it",
             graph.path().display()
         ),
         Some(_) => sampler.with_times(TimeOptions {
@@ -202,8 +206,12 @@ fn seeds(graph: &Graph, choice: &args::Seeds) -> anyhow::Result<Seeds> {
             }
             Seeds::Split("train".to_owned())
         }
+        args::Seeds::Type(name) => {
+            let positions = graph.positions().range(members::node_type(graph, name)?);
+            Seeds::Nodes(Arc::new(positions.collect::<RoaringTreemap>()))
+        }
         args::Seeds::File(_) if graph.has_types() => {
-            bail!("{path} has several node types, and a file has ids of one; give --seeds train or all")
+            bail!("{path} has several node types, and a file has ids of one; give --seeds train, all or type:NAME")
         }
         args::Seeds::File(file) => {
             let nodes = read_nodes(&graph.node_types()[0], file)?.into_iter().map(|node| node.0);

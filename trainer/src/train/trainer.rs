@@ -112,8 +112,7 @@ impl Trainer {
             warnings.push(
                 "the edges of the graph have times, and training does not use them: minibatches and scores have edges that are later than \
                  what they predict. For a model of the past, train on a store of the earlier events"
-                    .into(),
-            );
+            ));
         }
         if val_examples == 0 {
             warnings.extend(config::warnings_without_validation(&config));

@@ -130,6 +130,7 @@ impl Fingerprint {
             ("--labels", nodes.data.labels.as_ref()),
             ("--node-ids", nodes.data.ids.as_ref()),
             ("table of nodes", nodes.data.table.as_ref()),
+            ("table of times", nodes.data.times.as_ref()),
             ("parts", parts.as_ref()),
         ];
         for (role, input) in files {
@@ -176,6 +177,9 @@ impl Fingerprint {
         self.add_list("--label", &data.tables.columns.label);
         self.add_list("--features-from", &data.tables.columns.features);
         self.add_list("--split-column", &data.tables.columns.split);
+        let time = data.tables.columns.time.as_ref();
+        self.add_some("--node-time", time.map(|time| &time.column));
+        self.add_some("--node-time-unit", time.and_then(|time| time.unit));
         self.add_some("--table-separator", data.tables.separator.map(Separator::word));
         self.add_encoding(&data.encoding);
     }

@@ -28,6 +28,8 @@ pub enum Record {
     Listed(Scan, FileEntry),
     /// The table of the node permutation is on disk. Has the number of nodes of each part.
     Permuted(Vec<u64>, FileEntry),
+    /// The order of nodes by time, and their times, are on disk.
+    OrderedByTime(Vec<FileEntry>),
     /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more, and its files may be
     /// overwritten.
     Joining(Option<JoinPlans>),
@@ -159,6 +161,7 @@ struct Known {
     edges_spilled: bool,
     scan: Option<Scan>,
     part_sizes: Option<Vec<u64>>,
+    is_ordered_by_time: bool,
     join: Option<JoinPlans>,
     splits: Option<Vec<SplitEntry>>,
     /// Finished files.
@@ -221,6 +224,11 @@ impl IngestJournal {
     /// The number of nodes of each part, once the table of the node permutation is on disk.
     pub fn part_sizes(&self) -> Option<Vec<u64>> {
         self.known().part_sizes.clone()
+    }
+
+    /// Whether the order of nodes by time, and their times, are on disk.
+    pub fn is_ordered_by_time(&self) -> bool {
+        self.known().is_ordered_by_time
     }
 
     /// The cut of ids into segments, if there is one.
@@ -309,6 +317,10 @@ impl Known {
             Record::Permuted(parts, file) => {
                 self.part_sizes = Some(parts);
                 self.files.push(file);
+            }
+            Record::OrderedByTime(files) => {
+                self.is_ordered_by_time = true;
+                self.files.extend(files);
             }
             Record::Joining(plan) => self.join = plan,
             Record::Split(splits) => {

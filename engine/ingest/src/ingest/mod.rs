@@ -3,7 +3,7 @@
 //! ```text
 //! open all input files, so that most mistakes are found before anything is written    input, node_files
 //! number of nodes; for sparse and string ids, a sorted dictionary of them             node_ids: dense_ids; dictionary, runs
-//! node permutation and chunks                                                         node_ids, permutation, streamed_parts
+//! node permutation and chunks                                                         node_ids, permutation, time_order, streamed_parts
 //! data of nodes                                                                       node_data
 //!     splits, if files give them                                                          splits, id_lists
 //!     the node of each row of labels and features                                         row_nodes, row_set, id_lists
@@ -33,6 +33,7 @@ mod columns;
 mod commit;
 mod dense_ids;
 mod dictionary;
+mod distinct_times;
 mod edge_ingest;
 mod edge_split;
 mod edge_values;
@@ -69,6 +70,7 @@ mod splits;
 mod stage;
 mod stored_labels;
 mod streamed_parts;
+mod time_order;
 
 use std::{
     collections::BTreeMap,
@@ -101,7 +103,7 @@ use self::{
     input::IngestInput,
     job::IngestJob,
     journal::{IngestJournal, Record, Scan},
-    node_ids::{GraphIds, KnownNodes, edges_of},
+    node_ids::{KnownNodes, edges_of},
     plan::IngestBudget,
 };
 
@@ -215,10 +217,10 @@ fn begin_journal(
 /// Writes all files of the store, and completes it.
 fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput, options: &IngestOptions) -> Result<Summary> {
     let reader = input.reader(options);
-    let IngestInput { edges, values, files, .. } = input;
+    let IngestInput { edges, values, mut files, .. } = input;
     let mut ids = match &job.nodes.layout.assign {
         Assign::Streamed { partitioner, parts } => streamed_parts::open_ids(job, scan, *partitioner, *parts)?,
-        _ => GraphIds::of_layout(job, scan.nodes)?,
+        _ => node_data::ids_of_layout(job, &mut files, scan.nodes)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
     let directory_bytes = plan::directory_memory(&ids.chunks, job.edges.directories(), &job.budget)?;

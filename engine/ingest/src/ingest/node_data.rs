@@ -22,6 +22,7 @@ use crate::ingest::{
     split_columns, split_labels, splits,
     stage::{EdgeEnd, Stage},
     stored_labels::StoredLabels,
+    time_order,
 };
 
 /// What the manifest says about the data of nodes.
@@ -33,6 +34,15 @@ pub struct NodeData {
     pub split_files: Vec<FileEntry>,
     /// The names of features and classes.
     pub schema: Schema,
+}
+
+/// The ids of `nodes` nodes in the order of their times, or in the order that the options say. Writes the times.
+pub fn ids_of_layout(job: &IngestJob<'_>, files: &mut NodeFiles, nodes: u64) -> Result<GraphIds> {
+    if files.times.is_none() {
+        return GraphIds::of_layout(job, nodes);
+    }
+    time_order::write(job, files, nodes)?;
+    GraphIds::by_time(job, nodes)
 }
 
 /// Writes splits, labels and features, as far as an earlier run has not.

@@ -8,7 +8,7 @@ use grappa_formats::{
     schema::Schema,
 };
 use grappa_input::{
-    Conversion, EncodingOptions, LabelSource, LabelType, MatrixSource, NodeFile, Reading, SplitColumns,
+    Conversion, EncodingOptions, LabelSource, LabelType, MatrixSource, NodeFile, NodeTimeSource, Reading, SplitColumns,
 };
 use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
@@ -24,6 +24,8 @@ pub struct NodeFiles {
     pub labels: Option<LabelSource>,
     /// The splits in columns of one of these.
     pub splits: Option<SplitColumns>,
+    /// The times in a column of one of these, or of another table.
+    pub times: Option<NodeTimeSource>,
 }
 
 impl NodeFiles {
@@ -84,7 +86,11 @@ impl NodeFiles {
                 "give --labels, or omit --label-type",
             ));
         }
-        let files = Self { features, labels, splits };
+        let times = options.open_times()?;
+        if let Some(times) = &times {
+            check_table(times.path(), times.held_bytes(), budget)?;
+        }
+        let files = Self { features, labels, splits, times };
         files.check_columns(options, edges)?;
         if let Some(features) = &files.features {
             check_schema(features.path(), &files.schema_of_features())?;
@@ -105,7 +111,8 @@ impl NodeFiles {
         let features = self.features.as_ref().map(MatrixSource::reading);
         let labels = self.labels.as_deref().map(NodeFile::reading);
         let splits = self.splits.as_deref().map(NodeFile::reading);
-        features.into_iter().chain(labels).chain(splits)
+        let times = self.times.as_deref().map(NodeFile::reading);
+        features.into_iter().chain(labels).chain(splits).chain(times)
     }
 
     /// Fails if an option names columns of a table, and there is none.
@@ -114,7 +121,8 @@ impl NodeFiles {
         let any = features || self.labels.as_deref().is_some_and(is_table);
         let data = &options.data;
         let are_read = features || edges.encoded.is_some();
-        let has_lists = data.ids.is_some() || data.table.is_some() || !options.splits.files.is_empty();
+        let has_tables = data.table.is_some() || self.times.is_some();
+        let has_lists = data.ids.is_some() || has_tables || !options.splits.files.is_empty();
         let (columns, encoding) = (&data.tables.columns, &data.encoding);
         for (option, is_given, is_used, input) in [
             ("--features-from", !columns.features.is_empty(), features, "--features"),
@@ -167,7 +175,8 @@ impl NodeFiles {
     pub fn lists_of_nodes<'a>(&'a self, options: &'a NodeIngest) -> impl Iterator<Item = RowIds<'a>> {
         let list = options.data.ids.as_ref().map(RowIds::List);
         let table = options.data.table.as_ref().map(RowIds::Table);
-        list.into_iter().chain(table).chain(self.ids_of_features())
+        let times = options.data.times.as_ref().and(self.ids_of_times());
+        list.into_iter().chain(table).chain(self.ids_of_features()).chain(times)
     }
 
     /// Whether ids must be looked up to know the nodes of rows.
@@ -181,6 +190,10 @@ impl NodeFiles {
 
     pub fn ids_of_labels(&self) -> Option<RowIds<'_>> {
         self.labels.as_deref().and_then(ids_of)
+    }
+
+    pub fn ids_of_times(&self) -> Option<RowIds<'_>> {
+        self.times.as_deref().and_then(ids_of)
     }
 
     /// Opens the list of the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not

@@ -139,6 +139,12 @@ impl GraphIds {
         Self::new(job, table_in(job.store.path())?, PermutationSpec::Table, chunks)
     }
 
+    /// Nodes in the order of their times, whose table is written.
+    pub fn by_time(job: &IngestJob<'_>, nodes: u64) -> Result<Self> {
+        let chunks = plan::chunk_map(nodes, job.nodes.layout.chunks)?;
+        Self::new(job, table_in(job.store.path())?, PermutationSpec::Table, chunks)
+    }
+
     fn new(job: &IngestJob<'_>, permutation: NodePermutation, spec: PermutationSpec, chunks: ChunkMap) -> Result<Self> {
         let spec = IdSpec { external: job.nodes.ids, permutation: spec };
         Self::open(job.store.path(), spec, permutation, chunks)
@@ -202,6 +208,9 @@ pub fn check_table(job: &IngestJob<'_>, nodes: u64) -> Result<()> {
         operation: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
         given: job.resources.memory,
         least: 2 * needed,
-        remedy: "raise --memory, or choose another --assign, which takes none",
+        remedy: match job.nodes.is_timed() {
+            true => "raise --memory, or give --node-time none for nodes without times",
+            false => "raise --memory, or choose another --assign, which takes none",
+        },
     })
 }

@@ -1,10 +1,15 @@
 //! Nodes as the user gives them: their ids, data, splits and order.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
 use grappa_formats::manifest::{ExternalIds, FeatureDtype};
-use grappa_input::{EncodingOptions, IdKind, IdLimit, Input, LabelType, LimitSource, SplitSource, TableForm};
-use grappa_io::Result;
+use grappa_input::{
+    EncodingOptions, IdKind, IdLimit, Input, LabelType, LimitSource, NodeTimeSource, SplitSource, TableForm,
+};
+use grappa_io::{Error, Result, progress::Progress};
 
 use crate::ingest::{plan::IngestBudget, resources::Resources, shares::RandomSplit};
 
@@ -48,6 +53,48 @@ impl NodeIngest {
         }
     }
 
+    /// Whether nodes have times.
+    pub(super) fn is_timed(&self) -> bool {
+        self.data.tables.columns.time.is_some()
+    }
+
+    /// Opens the table with the times of nodes: the one that the user names, or the first of the tables of features, ids and labels that
+    /// has the column. None if nodes have no times.
+    pub(super) fn open_times(&self) -> Result<Option<NodeTimeSource>> {
+        let NodeData { features, labels, table, times, tables, .. } = &self.data;
+        if !self.is_timed() {
+            return Ok(None);
+        }
+        if self.layout.assign != Assign::Random {
+            return Err(Error::conflict(
+                "nodes with times are in the order of time, which contradicts --assign",
+                "omit --assign, or give --node-time none for nodes without times",
+            ));
+        }
+        let mut inputs = times.iter().chain(features).chain(table).chain(labels);
+        let Some(first) = inputs.next() else {
+            return Err(Error::conflict(
+                "--node-time names a column of a table of nodes, and there is none",
+                "give the table with its ids: --features or, with types, --nodes TYPE=FILE",
+            ));
+        };
+        NodeTimeSource::open(first, tables).or_else(|error| {
+            let others = inputs.filter_map(|input| NodeTimeSource::open(input, tables).ok());
+            others.flatten().next().map(Some).ok_or(error)
+        })
+    }
+
+    /// Finds the unit of times, unless it is given. Reads the column.
+    pub(super) fn resolve_times(&mut self, progress: &dyn Progress) -> Result<()> {
+        if let Some(mut source) = self.open_times()? {
+            let unit = source.find_unit(progress)?;
+            if let Some(time) = &mut self.data.tables.columns.time {
+                time.unit = Some(unit);
+            }
+        }
+        Ok(())
+    }
+
     /// What limits ids, beside options.
     pub(super) fn limited_by(&self, number: Option<u64>) -> Option<LimitSource> {
         match self.number {
@@ -61,12 +108,17 @@ impl NodeIngest {
         }
     }
 
+    /// Whether the node permutation is a table, which takes memory.
+    pub(super) fn has_table_of_nodes(&self) -> bool {
+        match self.layout.assign {
+            Assign::Random | Assign::Range => self.is_timed(),
+            Assign::File(_) | Assign::Streamed { .. } => true,
+        }
+    }
+
     /// The memory and threads of the steps. A permutation that takes memory gets half of the user's budget.
     pub(super) fn budget(&self, resources: &Resources) -> IngestBudget {
-        let share = match self.layout.assign {
-            Assign::Random | Assign::Range => 1,
-            Assign::File(_) | Assign::Streamed { .. } => 2,
-        };
+        let share = if self.has_table_of_nodes() { 2 } else { 1 };
         IngestBudget::new(resources.memory / share, share, resources.threads)
     }
 }
@@ -90,6 +142,8 @@ pub struct NodeData {
     pub ids: Option<Input>,
     /// A table with the ids of all nodes, and no features.
     pub table: Option<Input>,
+    /// The table with the column of times, if that is none of the others.
+    pub times: Option<Input>,
     /// The form of tables of features and labels.
     pub tables: TableForm,
     /// How the columns of a table of features become numbers.
@@ -110,7 +164,7 @@ pub struct NodeSplits {
 pub struct StoreLayout {
     /// The number of chunks. None chooses by the number of nodes.
     pub chunks: Option<u32>,
-    /// The node permutation.
+    /// The node permutation. Nodes with times are in the order of time instead, and this has its default.
     pub assign: Assign,
     /// Seed of the random permutation.
     pub seed: u64,
@@ -209,6 +263,11 @@ impl RowIds<'_> {
             Self::Table(input) => SplitSource::open_table(*input, kind, limit, &nodes.data.tables),
         }
     }
+}
+
+/// The error about edges with times from nodes with times.
+pub fn two_orders(problem: impl Display, remedy: impl Into<String>) -> Error {
+    Error::conflict(format!("{problem}, and adjacency lists are in the order of one of them"), remedy)
 }
 
 /// The kind of ids, for the parsers.

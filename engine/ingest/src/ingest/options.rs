@@ -9,7 +9,7 @@ use grappa_storage::{read_schema, writer::with_suffix};
 
 use crate::ingest::{
     edge_ingest::{EdgeIngest, EndNodes},
-    node_ingest::NodeIngest,
+    node_ingest::{NodeIngest, two_orders},
     plan::IngestBudget,
     resources::Resources,
 };
@@ -57,6 +57,10 @@ impl IngestOptions {
         let Self { nodes, edges, .. } = &mut options;
         edges.resolve_files()?;
         nodes.resolve();
+        if nodes.is_timed() && edges.form.columns.time.is_some() {
+            return Err(two_orders("both edges and nodes have times", "omit --time, or --node-time"));
+        }
+        nodes.resolve_times(progress)?;
         let encoding = &nodes.data.encoding;
         if nodes.data.features.is_none()
             && let Some(unknown) = encoding.missing.without(&edges.form.columns.features).columns().next()

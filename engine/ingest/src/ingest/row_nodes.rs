@@ -126,6 +126,24 @@ impl NodesOfFiles {
         };
         Ok(Self { features, labels })
     }
+
+    /// The nodes of the rows of the table with the times of all nodes.
+    pub fn look_up_times(
+        job: &IngestJob<'_>,
+        ids: &IdMap,
+        join: Option<Join<'_>>,
+        files: &NodeFiles,
+    ) -> Result<RowNodes> {
+        let lookup = Lookup { ids, strings: Strings::Known, join, threads: job.resources.threads };
+        let list = files.ids_of_times().or(job.nodes.data.ids.as_ref().map(RowIds::List));
+        match list {
+            None => Ok(RowNodes::Ascending(ids.permutation().clone())),
+            Some(list) => {
+                let name = [list.name().display().to_string()];
+                nodes_of_ids(job, list, &lookup, Some(&name), files)
+            }
+        }
+    }
 }
 
 /// Looks up the ids of rows, unless labels and features are written. They must be the ids of all nodes, if these are rows of the files

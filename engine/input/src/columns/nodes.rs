@@ -1,7 +1,9 @@
 //! The columns of tables with data of nodes.
 
 use super::{
-    NONE, find, in_shell, listed,
+    NONE,
+    edges::TimeColumn,
+    find, in_shell, listed,
     names::{LABEL_NAMES, Named, SOURCE_NAMES, TARGET_NAMES},
 };
 
@@ -17,6 +19,8 @@ pub struct TableOptions {
     pub features: Vec<String>,
     /// The column with the split of each node, or columns of masks.
     pub split: Vec<String>,
+    /// The column with the time of each node.
+    pub time: Option<TimeColumn<String>>,
     /// The columns with features of another table, by their exact names, which replace `features`.
     pub schema: Vec<String>,
 }
@@ -42,15 +46,24 @@ pub(crate) struct TableColumn<'a> {
     pub kind: Kind,
 }
 
+impl TableOptions {
+    /// The name of the column of times.
+    fn time(&self) -> Option<&String> {
+        self.time.as_ref().map(|time| &time.column)
+    }
+}
+
 /// What a table is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All columns but ids, labels and splits. A model that saw the labels would learn nothing else.
+    /// All columns but ids, labels, splits and times. A model that saw the labels would learn nothing else.
     Features,
     /// The column that is named so, otherwise all columns but the ids.
     Labels,
     /// The columns that the user names.
     Splits,
+    /// The column that the user names.
+    Times,
 }
 
 impl Purpose {
@@ -60,6 +73,7 @@ impl Purpose {
             Self::Features => "--features-from",
             Self::Labels => "--label",
             Self::Splits => "--split-column",
+            Self::Times => "--node-time",
         };
         format!("{option} {}", in_shell(name))
     }
@@ -93,6 +107,11 @@ impl Roles {
             Purpose::Features => table.features(id)?,
             Purpose::Labels => table.labels(id)?,
             Purpose::Splits => table.find_named(&options.split, "--split-column")?,
+            Purpose::Times => options
+                .time()
+                .map(|column| find(&table.names, column, "--node-time"))
+                .into_iter()
+                .collect::<Result<_, _>>()?,
         };
         let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
         Ok(Self { id, left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(), data })
@@ -137,6 +156,10 @@ impl Table<'_> {
         column_names.iter().any(|column_name| find(&self.names, column_name, "") == Ok(column))
     }
 
+    fn is_time(&self, column: usize) -> bool {
+        self.options.time().is_some_and(|name| find(&self.names, name, "") == Ok(column))
+    }
+
     /// The column of ids, by option, by name, or as the only one of strings.
     fn id(&self) -> Result<Option<usize>, String> {
         if !self.options.id.is_empty() {
@@ -151,8 +174,8 @@ impl Table<'_> {
         }
         let TableOptions { label, features, split, .. } = self.options;
         let named = [label, features, split];
-        let free: Vec<usize> =
-            self.all().filter(|&column| !named.iter().any(|named| self.is_one_of(column, named))).collect();
+        let free = self.all().filter(|&column| !named.iter().any(|named| self.is_one_of(column, named)));
+        let free: Vec<usize> = free.filter(|&column| !self.is_time(column)).collect();
         let mut strings = free.clone();
         strings.retain(|&column| {
             self.kind(column) == Kind::Strings && !matches!(self.named(column), Named::Label | Named::Split)
@@ -225,6 +248,7 @@ impl Table<'_> {
     fn is_other_data(&self, column: usize) -> bool {
         self.is_one_of(column, &self.options.label)
             || self.is_one_of(column, &self.options.split)
+            || self.is_time(column)
             || matches!(self.named(column), Named::Label | Named::Split | Named::Index)
     }
 
@@ -318,7 +342,7 @@ impl Table<'_> {
                 let others = self.all().filter(|&column| Some(column) != id);
                 others
                     .filter(|&column| !matches!(self.named(column), Named::Split | Named::Index))
-                    .filter(|&column| !self.is_one_of(column, &options.split))
+                    .filter(|&column| !self.is_one_of(column, &options.split) && !self.is_time(column))
                     .collect()
             }
         };

@@ -5,7 +5,7 @@ use grappa_io::{Position, Result, heap};
 use super::{
     BadEdge,
     order::EdgePlace,
-    time::{EdgeTime, bit_of},
+    time::{TimeValue, bit_of},
 };
 
 /// The purpose of the memory, in errors.
@@ -43,7 +43,7 @@ impl EdgeOrder {
         self.kinds |= place.kind;
     }
 
-    pub(super) fn push_time(&mut self, time: EdgeTime) {
+    pub(super) fn push_time(&mut self, time: TimeValue) {
         self.times.push(time.value);
         self.units |= bit_of(time.unit);
     }

@@ -14,7 +14,7 @@ use super::{
     encoded::EdgeEncoder,
     options::KeyForm,
     order::EdgePlace,
-    time::EdgeTime,
+    time::TimeValue,
 };
 use crate::{
     columns::{EdgeColumns, TimeColumn},
@@ -131,7 +131,7 @@ impl LineForm {
                 && column == found
             {
                 let text = std::str::from_utf8(unquoted(&field)).map_err(|_| BadEdge::NotUtf8)?;
-                match EdgeTime::from_text(text, unit) {
+                match TimeValue::from_text(text, unit) {
                     Ok(time) => order.push_time(time),
                     Err(fault) => bad = bad.or(Some(fault)),
                 }

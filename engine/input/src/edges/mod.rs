@@ -42,7 +42,6 @@ use grappa_io::{
     workers::{self, ReadAhead},
 };
 
-pub(crate) use self::fields::{id_of_float, integer, is_comment};
 pub use self::{
     bad_edge::BadEdge,
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch, integer_of},
@@ -61,7 +60,10 @@ use self::{
     layout::READ_AS,
     packed_text::TextStream,
     text::TextLines,
-    time::unit_of,
+};
+pub(crate) use self::{
+    fields::{id_of_float, integer, is_comment},
+    time::{TimeValue, bit_of, coarsest_unit, times_of, timestamps, unit_of},
 };
 use crate::{
     conversions::Conversion, file::read_past_cache_if_large, input::Input, reading::Reading, spread::Spread,

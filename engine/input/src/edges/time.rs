@@ -1,4 +1,4 @@
-//! The times of edges: exact integers in a unit.
+//! Times of edges and nodes: exact integers in a unit.
 
 use arrow_array::{
     Array, ArrayRef,
@@ -21,16 +21,16 @@ use crate::{
 /// Integers from here on are not exact as floats.
 const EXACT_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// The time of an edge.
+/// A time of an edge or a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct EdgeTime {
+pub(crate) struct TimeValue {
     /// The time in the unit of the store; 0 if it is not known.
     pub value: i64,
     /// The coarsest unit in which the value is whole: the unit of its type, or of the digits of its text.
     pub unit: TimeUnit,
 }
 
-impl EdgeTime {
+impl TimeValue {
     /// The time that an integer says, which counts units of the store.
     fn from_integer(value: i64) -> Checked<Self> {
         match value {
@@ -98,8 +98,8 @@ impl EdgeTime {
 }
 
 /// Calls `each` with the time of each row of a column.
-pub(super) fn times_of(array: &ArrayRef, unit: Option<TimeUnit>, mut each: impl FnMut(usize, Checked<EdgeTime>)) {
-    let integers: Vec<Checked<EdgeTime>> = match array.data_type() {
+pub(crate) fn times_of(array: &ArrayRef, unit: Option<TimeUnit>, mut each: impl FnMut(usize, Checked<TimeValue>)) {
+    let integers: Vec<Checked<TimeValue>> = match array.data_type() {
         DataType::Int8 => array.as_primitive::<Int8Type>().values().iter().map(|&v| integer(v)).collect(),
         DataType::Int16 => array.as_primitive::<Int16Type>().values().iter().map(|&v| integer(v)).collect(),
         DataType::Int32 => array.as_primitive::<Int32Type>().values().iter().map(|&v| integer(v)).collect(),
@@ -109,36 +109,25 @@ pub(super) fn times_of(array: &ArrayRef, unit: Option<TimeUnit>, mut each: impl 
         DataType::UInt32 => array.as_primitive::<UInt32Type>().values().iter().map(|&v| integer(v)).collect(),
         DataType::UInt64 => array.as_primitive::<UInt64Type>().values().iter().map(|&v| integer(v)).collect(),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => {
-            numbers(array).into_iter().map(EdgeTime::from_float).collect()
+            numbers(array).into_iter().map(TimeValue::from_float).collect()
         }
         DataType::Date32 => {
             let days = array.as_primitive::<Date32Type>().values();
-            days.iter().map(|&days| EdgeTime::from_count(days.into(), TimeUnit::Days, unit)).collect()
+            days.iter().map(|&days| TimeValue::from_count(days.into(), TimeUnit::Days, unit)).collect()
         }
         DataType::Date64 => {
             let counts = array.as_primitive::<Date64Type>().values();
-            counts.iter().map(|&count| EdgeTime::from_count(count, TimeUnit::Milliseconds, unit)).collect()
+            counts.iter().map(|&count| TimeValue::from_count(count, TimeUnit::Milliseconds, unit)).collect()
         }
-        DataType::Timestamp(own, _) => {
-            let (counts, own) = match own {
-                ArrowUnit::Second => (array.as_primitive::<TimestampSecondType>().values(), TimeUnit::Seconds),
-                ArrowUnit::Millisecond => {
-                    (array.as_primitive::<TimestampMillisecondType>().values(), TimeUnit::Milliseconds)
-                }
-                ArrowUnit::Microsecond => {
-                    (array.as_primitive::<TimestampMicrosecondType>().values(), TimeUnit::Microseconds)
-                }
-                ArrowUnit::Nanosecond => {
-                    (array.as_primitive::<TimestampNanosecondType>().values(), TimeUnit::Nanoseconds)
-                }
-            };
-            counts.iter().map(|&count| EdgeTime::from_count(count, own, unit)).collect()
+        DataType::Timestamp(..) => {
+            let (counts, own) = timestamps(array).expect("an array of timestamps");
+            counts.iter().map(|&count| TimeValue::from_count(count, own, unit)).collect()
         }
         // Other types are texts, or were refused when the column was found.
         _ => (0..array.len())
             .map(|row| match text(array, row).map(str::from_utf8) {
                 None => Err(BadEdge::NoTime),
-                Some(Ok(text)) => EdgeTime::from_text(text, unit),
+                Some(Ok(text)) => TimeValue::from_text(text, unit),
                 Some(Err(_)) => Err(BadEdge::BinaryValue),
             })
             .collect(),
@@ -148,15 +137,35 @@ pub(super) fn times_of(array: &ArrayRef, unit: Option<TimeUnit>, mut each: impl 
     }
 }
 
-fn integer(value: impl TryInto<i64>) -> Checked<EdgeTime> {
-    value.try_into().map_err(|_| BadEdge::TimeTooLarge).and_then(EdgeTime::from_integer)
+/// The counts of an array of timestamps, and what they count. None if the array has other values.
+pub(crate) fn timestamps(array: &ArrayRef) -> Option<(&[i64], TimeUnit)> {
+    let DataType::Timestamp(own, _) = array.data_type() else { return None };
+    Some(match own {
+        ArrowUnit::Second => (array.as_primitive::<TimestampSecondType>().values(), TimeUnit::Seconds),
+        ArrowUnit::Millisecond => (array.as_primitive::<TimestampMillisecondType>().values(), TimeUnit::Milliseconds),
+        ArrowUnit::Microsecond => (array.as_primitive::<TimestampMicrosecondType>().values(), TimeUnit::Microseconds),
+        ArrowUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().values(), TimeUnit::Nanoseconds),
+    })
+}
+
+/// The coarsest unit of seconds, ms, us and ns in which a count of `own` units is whole.
+pub(crate) fn coarsest_unit(count: i64, own: TimeUnit) -> TimeUnit {
+    let coarser = [TimeUnit::Seconds, TimeUnit::Milliseconds, TimeUnit::Microseconds].into_iter().filter_map(|unit| {
+        let own_in_unit = unit.nanoseconds()? / own.nanoseconds()?;
+        (own_in_unit > 0 && count % own_in_unit == 0).then_some(unit)
+    });
+    coarser.min_by_key(|unit| std::cmp::Reverse(unit.nanoseconds())).unwrap_or(own)
+}
+
+fn integer(value: impl TryInto<i64>) -> Checked<TimeValue> {
+    value.try_into().map_err(|_| BadEdge::TimeTooLarge).and_then(TimeValue::from_integer)
 }
 
 /// The unit of a store for times whose texts and types have these units, as bits: the finest. None if there are none.
 ///
 /// # Errors
 /// If there are integers and dates.
-pub(super) fn unit_of(units: u8) -> Result<Option<TimeUnit>, &'static str> {
+pub(crate) fn unit_of(units: u8) -> Result<Option<TimeUnit>, &'static str> {
     let has = |unit: TimeUnit| units & bit_of(unit) != 0;
     if has(TimeUnit::Integer) && units != bit_of(TimeUnit::Integer) {
         return Err("the column of --time has both integers and dates; write all of its values in one way");
@@ -173,7 +182,7 @@ pub(super) fn unit_of(units: u8) -> Result<Option<TimeUnit>, &'static str> {
 }
 
 /// The bit of a unit in a set of units.
-pub(super) fn bit_of(unit: TimeUnit) -> u8 {
+pub(crate) fn bit_of(unit: TimeUnit) -> u8 {
     1 << unit as u8
 }
 
@@ -208,14 +217,29 @@ mod tests {
             ("soon", Some(Seconds), Err(BadEdge::Time)),
             ("01/02/2024", Some(Days), Err(BadEdge::Time)),
         ] {
-            assert_eq!(EdgeTime::from_text(text, unit).map(|time| time.value), expected, "{text}");
+            assert_eq!(TimeValue::from_text(text, unit).map(|time| time.value), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_coarsest_unit_of_a_timestamp_keeps_it_whole() {
+        use TimeUnit::{Milliseconds, Nanoseconds, Seconds};
+        for (count, own, expected) in [
+            (86_400, Seconds, Seconds),
+            (-5_000_000_000, Nanoseconds, Seconds),
+            (5_000_000, Nanoseconds, Milliseconds),
+            (5_000_001, Nanoseconds, Nanoseconds),
+            (0, Nanoseconds, Seconds),
+            (1500, Milliseconds, Milliseconds),
+        ] {
+            assert_eq!(coarsest_unit(count, own), expected, "{count} {own}");
         }
     }
 
     #[test]
     fn the_finest_unit_of_the_values_is_that_of_the_store() {
         let units = |texts: &[&str]| {
-            let units = texts.iter().map(|text| bit_of(EdgeTime::from_text(text, None).unwrap().unit));
+            let units = texts.iter().map(|text| bit_of(TimeValue::from_text(text, None).unwrap().unit));
             unit_of(units.fold(0, |all, unit| all | unit))
         };
         assert_eq!(units(&["5", "-1"]), Ok(Some(TimeUnit::Integer)));

@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use grappa_formats::time_axis::TimeUnit;
 use grappa_io::{Error, Position, Result};
 
 use super::{
     class_names::ClassNames,
-    column_rows::{Chosen, ColumnRows, EachCells, EachRow},
+    column_rows::{Chosen, ColumnRows, EachCells, EachRow, EachTime},
     forms::{Forms, InputPlace, Layout, TableForm},
 };
 use crate::{
@@ -114,6 +115,17 @@ impl ColumnParts {
     /// Calls `each` with the values of up to `count` rows from row `first` on. Returns the number of rows.
     pub fn read_cells(&self, first: u64, count: usize, each: &mut EachCells<'_>) -> Result<usize> {
         self.read_parts(first, count, &mut |part, from, count| part.read_cells(from, count, each))
+    }
+
+    /// Calls `each` with the time of up to `count` rows from row `first` on. Returns the number of rows.
+    pub fn read_times(
+        &self,
+        first: u64,
+        count: usize,
+        unit: Option<TimeUnit>,
+        each: &mut EachTime<'_>,
+    ) -> Result<usize> {
+        self.read_parts(first, count, &mut |part, from, count| part.read_times(from, count, unit, each))
     }
 
     /// Calls `read` with each part of the rows, its first row and the number of rows. It returns the number that it read.

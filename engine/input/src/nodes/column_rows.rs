@@ -10,9 +10,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow_array::Array;
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field};
-use grappa_formats::features::ElementType;
+use grappa_formats::{features::ElementType, time_axis::TimeUnit};
 use grappa_io::{Error, Position, Result};
 
 use super::{
@@ -27,6 +27,7 @@ use crate::{
         values::{Values, first_list_length, list_numbers, text},
     },
     columns::{Purpose, Roles},
+    edges::{BadEdge, TimeValue, coarsest_unit, times_of, timestamps},
     messages::Checked,
     reading::Reading,
     table::Cell,
@@ -42,6 +43,9 @@ pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> Checked<()> + 'a;
 
 /// Gets the values of a row. An error says what is wrong with them.
 pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> Checked<()> + 'a;
+
+/// Gets the time of a row, or why it has none. An error says what is wrong with it.
+pub(super) type EachTime<'a> = dyn FnMut(std::result::Result<TimeValue, BadEdge>) -> Checked<()> + 'a;
 
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ColumnRows {
@@ -86,6 +90,9 @@ fn names_of(table: &ColumnTable) -> BTreeSet<String> {
 
 /// Gets the first row, the number of rows and the columns of a piece.
 type EachPiece<'a> = dyn FnMut(u64, usize, &[Values]) -> Result<()> + 'a;
+
+/// Gets the first row of a piece, and its columns as they are.
+type EachArrays<'a> = dyn FnMut(u64, &[ArrayRef]) -> Result<()> + 'a;
 
 impl ColumnRows {
     /// Chooses the columns. `like`: the columns of another part of the table, which are read if both parts have
@@ -262,12 +269,53 @@ impl ColumnRows {
         })
     }
 
+    /// Calls `each` with the time of up to `count` rows from row `first` on. Without a unit, timestamps have the coarsest unit in which they
+    /// are whole, whatever the type of the column. Returns the number of rows.
+    pub fn read_times(
+        &self,
+        first: u64,
+        count: usize,
+        unit: Option<TimeUnit>,
+        each: &mut EachTime<'_>,
+    ) -> Result<usize> {
+        self.read_arrays(first, count, &mut |from, arrays| {
+            let (mut refused, counts) = (None, unit.is_none().then(|| timestamps(&arrays[0])).flatten());
+            times_of(&arrays[0], unit, |row, mut time| {
+                if let (Some((counts, own)), Ok(time)) = (counts, &mut time) {
+                    time.unit = coarsest_unit(counts[row], own);
+                }
+                if refused.is_none() {
+                    refused = each(time).err().map(|problem| self.refused(from + row as u64, problem));
+                }
+            });
+            refused.map_or(Ok(()), Err)
+        })
+    }
+
     fn refused(&self, row: u64, problem: String) -> Error {
         self.table.refused(row, problem)
     }
 
     /// Calls `each` with the first row, the number of rows and the columns of each piece of the rows.
     fn read_pieces(&self, first: u64, count: usize, each: &mut EachPiece<'_>) -> Result<usize> {
+        self.read_arrays(first, count, &mut |from, arrays| {
+            let columns = self.roles.data.iter().zip(arrays);
+            let values = columns.map(|(&column, array)| match self.is_list() {
+                true => list_numbers(array, self.dim).map(Values::Numbers).map_err(|(index, length)| {
+                    let (name, dim) = (self.table.column(column).name(), self.dim);
+                    let problem = format!(
+                        "expected a list of {dim} numbers in column {name}, as in the first row, found {length}"
+                    );
+                    self.refused(from + index as u64, problem)
+                }),
+                false => Ok(Values::new(array, ValueType::from_field(self.table.column(column)))),
+            });
+            each(from, arrays[0].len(), &values.collect::<Result<Vec<_>>>()?)
+        })
+    }
+
+    /// Calls `each` with the first row and the columns of each piece of the rows.
+    fn read_arrays(&self, first: u64, count: usize, each: &mut EachArrays<'_>) -> Result<usize> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.row() != first {
             *cursor = Cursor::at(first);
@@ -280,18 +328,7 @@ impl ColumnRows {
             let Some(arrays) = cursor.next(&self.table, &self.roles.data, rows_max)? else {
                 return Err(self.table.damaged(from, "a column has too few values"));
             };
-            let columns = self.roles.data.iter().zip(&arrays);
-            let values = columns.map(|(&column, array)| match self.is_list() {
-                true => list_numbers(array, self.dim).map(Values::Numbers).map_err(|(index, length)| {
-                    let (name, dim) = (self.table.column(column).name(), self.dim);
-                    let problem = format!(
-                        "expected a list of {dim} numbers in column {name}, as in the first row, found {length}"
-                    );
-                    self.refused(from + index as u64, problem)
-                }),
-                false => Ok(Values::new(array, ValueType::from_field(self.table.column(column)))),
-            });
-            each(from, arrays[0].len(), &values.collect::<Result<Vec<_>>>()?)?;
+            each(from, &arrays)?;
         }
         Ok(end.saturating_sub(first) as usize)
     }
@@ -327,12 +364,16 @@ fn check_type(column: &Field, purpose: Purpose) -> Checked<()> {
     let value_type = ValueType::from_field(column);
     match value_type {
         ValueType::Duration => Err(duration_refused(column)),
+        _ if purpose == Purpose::Times => match value_type {
+            ValueType::Number | ValueType::Days | ValueType::Moments(_) | ValueType::String => Ok(()),
+            _ => Err(format!("expected integers, dates or timestamps in column {}", described(column))),
+        },
         _ if purpose != Purpose::Labels && value_type.is_encodable() => Ok(()),
         _ if value_type.is_number() || is_list_of_numbers(column) => Ok(()),
         _ => Err(format!(
             "expected {}numbers, or lists of numbers, in column {}; name other columns with --features-from or --label, or write numbers",
             match purpose {
-                Purpose::Features | Purpose::Splits => "text, dates, ",
+                Purpose::Features | Purpose::Splits | Purpose::Times => "text, dates, ",
                 Purpose::Labels => "",
             },
             described(column)

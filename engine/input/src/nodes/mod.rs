@@ -15,6 +15,7 @@ mod split_columns;
 mod table_schema;
 mod text_rows;
 mod text_table;
+mod times;
 
 pub use self::{
     features::{MatrixSource, NonFinite},
@@ -25,4 +26,5 @@ pub use self::{
     split::{SplitSource, read_split_ids},
     split_columns::{SPLITS, SplitColumns},
     table_schema::{ColumnSchema, ColumnValues, TableSchema, text_values},
+    times::NodeTimeSource,
 };

@@ -20,6 +20,7 @@ mod minibatches;
 mod numbers;
 mod open;
 mod options;
+mod seed_times;
 #[cfg(test)]
 mod tests;
 

@@ -329,6 +329,7 @@ impl Loader {
     fn view_options(&self) -> ViewOptions {
         ViewOptions {
             sources: None,
+            source_times: None,
             halo: self.options.halo,
             // A store has one relation. A view of a graph has those of each.
             halo_lists: self.open.halo_lists.as_ref().map(|lists| lists.relations[0].clone()),
@@ -433,11 +434,11 @@ impl Loader {
         let memory = self.options.lists_budget(&self.graph).share();
         let relations = self.graph.relations();
         let edge_data = minibatches.sampler.edge_data();
-        let sizes = relations.iter().map(|store| HaloSizes {
+        let sizes = relations.iter().enumerate().map(|(number, store)| HaloSizes {
             nodes: store.manifest().nodes,
             sources: store.source_nodes(),
             edges: store.manifest().edges,
-            edge_data: edge_data.available_in(store),
+            edge_data: edge_data.available_in(self.graph.relation(number)),
         });
         let sizes: Vec<HaloSizes> = sizes.collect();
         let chosen = halo_neighbors_auto(minibatches.sampler.draws_after(1 - beyond), &sizes, memory);

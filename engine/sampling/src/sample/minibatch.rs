@@ -99,8 +99,8 @@ pub struct Block {
     /// The id of each edge, if the sampler [keeps](super::Sampler::with_edge_ids) them: its place in the store, counting the
     /// edges of all adjacency lists in the order of nodes. Otherwise empty.
     pub edge_ids: Vec<u64>,
-    /// The time of each edge in the unit of the store, if the sampler [keeps](super::Sampler::with_edge_times) them and the relation has times.
-    /// Otherwise empty.
+    /// The time of each edge, or of its source, in the unit of the store, if the sampler [keeps](super::Sampler::with_edge_times) them and one
+    /// of both has times. Otherwise empty.
     pub edge_times: Vec<i64>,
     /// The features of each edge, row by row, if the feed delivers them. Otherwise empty.
     pub edge_features: Vec<f32>,

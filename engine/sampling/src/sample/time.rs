@@ -7,6 +7,8 @@
 //! window 3                1 | 2 2 5 5 | 7 9
 //! ```
 //!
+//! Edges have the times of their sources where nodes have times.
+//!
 //! A minibatch at a time has one seed, and its nodes are those that the seed reaches at this time. The minibatches of several seeds are
 //! joined without sharing nodes.
 
@@ -18,7 +20,7 @@ use grappa_io::{Error, Result};
 use super::{group::DrawnPositions, minibatch::Block};
 use crate::{
     names::parse_names,
-    view::{EdgeTimes, TimeLimit},
+    view::{RelationTimes, TimeLimit},
 };
 
 /// The time that limits the draws of a node.
@@ -27,7 +29,8 @@ pub enum TimeHops {
     /// The time of the seed, at all hops, as in PyTorch Geometric.
     #[default]
     Seed,
-    /// The time of the edge over which the node was reached first, as in TGL. Over relations without times, the limit stays.
+    /// The time of the edge over which the node was reached first, as in TGL, or of the node itself if nodes of its type have times. Over
+    /// relations without times, the limit stays.
     Edge,
 }
 
@@ -117,7 +120,7 @@ pub(super) struct BatchTimes<'a> {
 pub(super) struct HopTimes<'a, 'b> {
     pub batch: &'a mut BatchTimes<'b>,
     /// The times of the relation, if it has some.
-    pub times: Option<&'a EdgeTimes>,
+    pub times: Option<&'a RelationTimes>,
     /// Whether the block gets the times of its edges.
     pub keeps_times: bool,
 }

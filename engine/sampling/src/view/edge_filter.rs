@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result};
-use grappa_storage::Store;
+use grappa_storage::{Relation, Store};
 
 use super::{halo::Halo, sources::NARROW_NODES_MAX};
 use crate::partition::Owned;
@@ -20,17 +20,17 @@ pub struct EdgeData {
     pub weights: bool,
     /// The ids of edges: their places in the store.
     pub ids: bool,
-    /// The times of edges.
+    /// The times of edges, or of their sources.
     pub times: bool,
 }
 
 impl EdgeData {
-    /// As much of it as the edges of a relation have.
-    pub(crate) fn available_in(self, relation: &Store) -> Self {
+    /// As much of it as the edges of a relation have. They have times if their sources have some.
+    pub(crate) fn available_in(self, Relation { edges, sources, .. }: Relation<'_>) -> Self {
         Self {
-            weights: self.weights && relation.manifest().weighted,
-            ids: self.ids && relation.has_edge_data(),
-            times: self.times && relation.is_timed(),
+            weights: self.weights && edges.manifest().weighted,
+            ids: self.ids && edges.has_edge_data(),
+            times: self.times && (edges.is_timed() || sources.has_node_times()),
         }
     }
 }
@@ -135,18 +135,20 @@ impl EdgeFilter<'_> {
                 "use one partition, or ingest the edges without --time",
             ));
         }
+        if self.edge_data.times && !self.is_whole() {
+            return Err(Error::conflict(
+                format!(
+                    "{}: draws at a time are from the whole graph, and not from partitions",
+                    self.store.path().display()
+                ),
+                "use one partition, or sample without times",
+            ));
+        }
         if self.edge_data.ids && !self.store.has_edge_data() {
             return Err(Error::missing(
                 "edge weights or edge features, so edges have no ids,",
                 self.store.path(),
                 "ingest edges with weights or features",
-            ));
-        }
-        if self.edge_data.times && !self.store.is_timed() {
-            return Err(Error::missing(
-                "times of edges",
-                self.store.path(),
-                "sample without times, or ingest the edges with --time",
             ));
         }
         if self.edge_data.weights && !self.store.manifest().weighted {

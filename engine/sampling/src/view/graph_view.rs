@@ -56,9 +56,11 @@ impl GraphView {
         let relations = relations.map(|(number, (store, entry))| {
             let [source, destination] = [entry.source, entry.destination].map(|end| end as usize);
             let share = |bytes: u64| (u128::from(bytes) * edges(number) / all_edges) as u64;
+            let edge_data = options.edge_data.available_in(graph.relation(number));
             let options = ViewOptions {
                 sources: (source != destination).then(|| of_types[source].clone()),
-                edge_data: options.edge_data.available_in(store),
+                source_times: if edge_data.times { graph.node_times(source)?.cloned() } else { None },
+                edge_data,
                 mapped_bytes_max: options.mapped_bytes_max.map(share),
                 halo_lists: None,
                 ..options.clone()
@@ -77,10 +79,11 @@ impl GraphView {
     /// The exact number of bytes that the adjacency lists of these nodes take in memory.
     pub fn bytes_in_memory(graph: &Graph, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
         let of_types = owned_of_types(graph, owned);
-        let relations = graph.relations().iter().zip(&graph.manifest().relations);
-        let bytes = relations.map(|(store, entry)| {
+        let relations = graph.relations().iter().zip(&graph.manifest().relations).enumerate();
+        let bytes = relations.map(|(number, (store, entry))| {
             let [source, destination] = [entry.source, entry.destination].map(|end| &of_types[end as usize]);
-            PartitionView::relation_bytes(store, destination, source, halo, edge_data.available_in(store))
+            let edge_data = edge_data.available_in(graph.relation(number));
+            PartitionView::relation_bytes(store, destination, source, halo, edge_data)
         });
         bytes.sum()
     }

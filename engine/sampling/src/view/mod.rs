@@ -11,7 +11,8 @@
 //! A sampler draws positions, not sources. All kinds of view list the sources of a node in the same order, so they give
 //! the same samples: owned sources, ascending, then the others, ascending. Owned sources thus have the first positions,
 //! and a draw among them is a draw below the visible degree. In a view of the whole graph, this is the order of the
-//! store. Edges with times are in the order of time, and only such views have them.
+//! store. Edges with times are in the order of time, and only such views have them. Draws that are limited by times of sources need such views
+//! as well: elsewhere, the sources until a time are no prefix of a list.
 
 pub(crate) mod adjacency;
 mod edge_features;
@@ -27,6 +28,7 @@ mod mapped;
 mod memory;
 mod opened;
 mod positions;
+mod relation_times;
 mod sources;
 mod spare;
 mod stream;
@@ -45,9 +47,10 @@ pub use self::{
     turns::{OpenView, TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{
-    edge_times::{EdgeTimes, TimeLimit},
+    edge_times::TimeLimit,
     files::MappedMemory,
     graph_view::{GraphLists, owned_of_types},
     halo_lists::{HaloEdges, HaloPiece},
     opened::ViewLists,
+    relation_times::RelationTimes,
 };

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use grappa_io::{
-    Result,
+    Error, Result,
     progress::{Progress, Silent},
     read::Choice,
 };
-use grappa_storage::{Store, StoreIds};
+use grappa_storage::{NodeTimes, Store, StoreIds};
 
 use super::{
     edge_filter::{EdgeData, EdgeFilter},
-    edge_times::EdgeTimes,
     files::{Mapped, MappedMemory},
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
     kind::ViewKind,
     mapped::MappedLists,
     memory::{Csr, PartitionCsr, WholeCsr},
+    relation_times::RelationTimes,
     spare::SpareArenas,
     stream::open_engine,
 };
@@ -30,6 +30,8 @@ pub struct ViewOptions {
     pub halo: Halo,
     /// The sources that the partition owns, if they have another type than the destinations.
     pub sources: Option<Owned>,
+    /// The times of the sources, if they have some and another type than the destinations.
+    pub source_times: Option<Arc<NodeTimes>>,
     /// The adjacency lists of halo nodes, with [`Halo::Neighbors`].
     pub halo_lists: Option<Arc<HaloLists>>,
     /// What the view has of edges: what the sampler needs (`Sampler::edge_data`).
@@ -57,8 +59,8 @@ pub struct PartitionView {
     halo_lists: Option<Arc<HaloLists>>,
     edge_data: EdgeData,
     by_time: bool,
-    /// The times of edges, if samplers need them.
-    times: Option<EdgeTimes>,
+    /// The times of edges or sources, if samplers need them.
+    times: Option<RelationTimes>,
     bytes: u64,
     pub(super) lists: Storage,
 }
@@ -107,6 +109,10 @@ impl PartitionView {
         let sources = options.sources.as_ref().unwrap_or(&owned);
         let filter = EdgeFilter { store, owned: &owned, sources, halo: options.halo, edge_data: options.edge_data };
         filter.check()?;
+        let times = match options.edge_data.times {
+            true => Some(open_times(store, options.source_times.as_ref())?),
+            false => None,
+        };
         let (lists, bytes) = match options.mapped_bytes_max {
             Some(bytes_max) => {
                 let mapped = Mapped::open(&filter, bytes_max, mapped)?;
@@ -129,7 +135,7 @@ impl PartitionView {
             halo_lists: options.halo_lists.clone(),
             edge_data: options.edge_data,
             by_time: store.is_timed(),
-            times: if options.edge_data.times { EdgeTimes::open(store)? } else { None },
+            times,
             bytes,
             lists,
         })
@@ -219,8 +225,8 @@ impl PartitionView {
         self.edge_data
     }
 
-    /// The times of edges, if the view has them.
-    pub(crate) fn times(&self) -> Option<&EdgeTimes> {
+    /// The times of edges or sources, if the view has them.
+    pub(crate) fn times(&self) -> Option<&RelationTimes> {
         self.times.as_ref()
     }
 
@@ -264,4 +270,13 @@ impl PartitionView {
             }
         }
     }
+}
+
+/// The times by which the draws from a store are limited. `of_sources` are the times of the sources, unless these are nodes of the store.
+fn open_times(store: &Store, of_sources: Option<&Arc<NodeTimes>>) -> Result<RelationTimes> {
+    let of_sources = of_sources.or(store.node_times()?);
+    RelationTimes::open(store, of_sources)?.ok_or_else(|| {
+        let remedy = "sample without times, or ingest edges with --time, or nodes with --node-time";
+        Error::missing("times of edges or nodes", store.path(), remedy)
+    })
 }

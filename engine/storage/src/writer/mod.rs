@@ -19,6 +19,7 @@
 //!
 //! - [`StoreFolder`] begins, resumes and commits a store;
 //! - [`AdjacencyWriter`] encodes the adjacency lists of a chunk;
+//! - [`write_node_times`] writes the times of the nodes of a type;
 //! - [`resume_journal`] reads the journal of a run that is resumed;
 //! - [`finished`] compares files that an earlier process finished with their checksums;
 //! - [`scratch_error`] and [`damaged_scratch`] are errors that a resumed run would meet again. [`StoreFolder::failed`] adds how
@@ -29,6 +30,7 @@ mod chunks;
 pub mod finished;
 mod folder;
 mod list_files;
+mod node_times;
 mod scratch;
 
 use std::{
@@ -42,6 +44,7 @@ use serde::de::DeserializeOwned;
 pub use self::{
     adjacency::{AdjacencyWriter, EndChunks},
     folder::{Begun, StoreFolder},
+    node_times::write_node_times,
     scratch::{damaged_scratch, scratch_error},
 };
 

@@ -21,8 +21,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    layout::{GraphLayout, NO_COLUMN, ids_in, one_input, refuse, table_in_memory},
-    line::{GraphLine, RelationKey},
+    layout::{GraphLayout, ids_in, one_input, refuse, table_in_memory},
+    line::{GraphLine, NO_COLUMN, RelationKey},
 };
 
 /// The shares of labels without `split_pct`, in GraphStorm.

@@ -21,9 +21,6 @@ use grappa_engine::ingest::{
 use super::line::{GraphLine, RelationKey};
 use crate::data::Data;
 
-/// The column of ids or weights that a table does not have.
-pub const NO_COLUMN: &str = "none";
-
 /// The node types and relations of a graph, and what is left out of them.
 #[derive(Default)]
 pub struct GraphLayout {
@@ -75,7 +72,8 @@ fn nodes_with_line(line: &GraphLine, name: &str, nodes: NodeIngest) -> Result<No
     let NodeIngest { ids, data, splits, layout, .. } = line.node_type(name, &[])?.options(Data::default())?.nodes;
     let (columns, own_columns) = (data.tables.columns, nodes.data.tables.columns);
     let has_splits = !splits.files.is_empty() || splits.random.is_some() || !columns.split.is_empty();
-    let named = [&columns.label[..], &columns.split].concat();
+    let time = columns.time.as_ref().map(|time| time.column.clone());
+    let named = [&columns.label[..], &columns.split, &Vec::from_iter(time)].concat();
     let has_none = line.has_no_features(name);
     let are_all_features = own_columns.features.is_empty() && !has_none;
     let own_features = own_columns.features.into_iter().filter(|column| !has_none && !named.contains(column));
@@ -95,12 +93,14 @@ fn nodes_with_line(line: &GraphLine, name: &str, nodes: NodeIngest) -> Result<No
             label_type: if line.has_for_type("label-type", name) { data.label_type } else { nodes.data.label_type },
             ids: data.ids.or(nodes.data.ids),
             table: own_table.filter(|_| !has_features),
+            times: nodes.data.times,
             tables: TableForm {
                 columns: TableOptions {
                     id: first_with_values(columns.id, own_columns.id),
                     label: first_with_values(columns.label, own_columns.label),
                     features: first_with_values(columns.features, own_features),
                     split: first_with_values(columns.split, own_columns.split),
+                    time: columns.time.or(own_columns.time),
                     schema: columns.schema,
                 },
                 separator: data.tables.separator.or(nodes.data.tables.separator),

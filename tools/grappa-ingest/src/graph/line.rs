@@ -7,12 +7,12 @@ use std::{ffi::OsString, path::Path};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, CommandFactory, Parser};
-use grappa_engine::ingest::ogb;
+use grappa_engine::ingest::{TimeUnit, ogb};
 
 use crate::args::IngestArgs;
 
 /// Options of nodes. The name before a value is the name of a node type.
-const NODE_OPTIONS: [&str; 25] = [
+const NODE_OPTIONS: [&str; 27] = [
     "ids",
     "features",
     "feature-dtype",
@@ -32,6 +32,8 @@ const NODE_OPTIONS: [&str; 25] = [
     "val",
     "test",
     "split-column",
+    "node-time",
+    "node-time-unit",
     "split",
     "split-seed",
     "stratify",
@@ -68,7 +70,7 @@ const EDGE_OPTIONS: [&str; 23] = [
 ];
 
 /// Options for one node type or relation only, so the name is needed.
-const OF_ONE: [&str; 19] = [
+const OF_ONE: [&str; 20] = [
     "features",
     "labels",
     "label",
@@ -78,6 +80,7 @@ const OF_ONE: [&str; 19] = [
     "val",
     "test",
     "split-column",
+    "node-time",
     "split",
     "weights",
     "edge-features",
@@ -90,6 +93,9 @@ const OF_ONE: [&str; 19] = [
     "test-edges",
 ];
 
+/// Options of relations that are for a node type, under another name, if they have its name.
+const TIMES: [(&str, &str); 2] = [("time", "node-time"), ("time-unit", "node-time-unit")];
+
 /// Options of all relations of triples: edges of each are held out in the same way.
 pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
 
@@ -98,6 +104,9 @@ const OF_GRAPHS: [&str; 6] = ["nodes", "edges", "reverse", "key", "foreign-key",
 
 /// Options that are a whole graph.
 pub const WHOLE_GRAPHS: [&str; 7] = ["tables", "triples", "gconstruct", "neo4j", "graphbolt", "igb", "ogb"];
+
+/// The column of ids, weights or times that a table does not have.
+pub const NO_COLUMN: &str = "none";
 
 /// An option with its values.
 #[derive(Debug, Clone)]
@@ -268,6 +277,9 @@ impl GraphLine {
             };
             for value in &option.values {
                 let scope = value.split_once('=').map(|(scope, _)| scope);
+                if TIMES.iter().any(|(time, _)| *time == name) {
+                    check_one_meaning(name, value, types, relations)?;
+                }
                 // Files of triples have the edges of all relations.
                 let is_of_one = OF_ONE.contains(&name) && !(self.has("triples") && TRIPLES.contains(&name));
                 if (is_of_one || name == "reverse") && !scope.is_some_and(is_known) {
@@ -302,7 +314,8 @@ impl GraphLine {
     /// The arguments of a node type. `defaults` are options that it has unless the command line gives them.
     pub fn node_type(&self, name: &str, defaults: &[(&str, String)]) -> Result<IngestArgs> {
         let mut words = vec!["--edges".to_owned(), "-".to_owned(), "--dry-run".to_owned()];
-        let scoped = self.scoped(&NODE_OPTIONS, |scope| scope == name);
+        let mut scoped = self.scoped(&NODE_OPTIONS, |scope| scope == name);
+        scoped.extend(self.times_of_type(name, &scoped));
         let missing = defaults.iter().filter(|(option, _)| !scoped.iter().any(|given| given.name == *option));
         words.extend(missing.flat_map(|(option, value)| [format!("--{option}"), value.clone()]));
         words.extend(scoped.iter().flat_map(words_of));
@@ -313,8 +326,30 @@ impl GraphLine {
     pub fn relation(&self, relation: &RelationKey, files: &[String]) -> Result<IngestArgs> {
         let mut words = vec!["--dry-run".to_owned(), "--edges".to_owned()];
         words.extend(files.iter().cloned());
-        words.extend(self.scoped(&EDGE_OPTIONS, |scope| is_named(relation, scope)).iter().flat_map(words_of));
+        let mut scoped = self.scoped(&EDGE_OPTIONS, |scope| is_named(relation, scope));
+        let others = ["time", "node-time", "tables"];
+        if !scoped.iter().any(|option| option.name == "time") && others.iter().any(|other| self.has(other)) {
+            // It is the unit of others.
+            scoped.retain(|option| option.name != "time-unit");
+        }
+        words.extend(scoped.iter().flat_map(words_of));
         self.parse(words)
+    }
+
+    /// The options of times that `--time` gives a node type by its name, beside options of its own. A unit may be for all.
+    fn times_of_type(&self, node_type: &str, own: &[GivenOption]) -> Vec<GivenOption> {
+        let has = |name: &str| own.iter().any(|option| option.name == name);
+        let named = |option| self.values_for(option, &[node_type]).last().map(str::to_owned);
+        let for_all = self.values("time-unit").filter(|value| !value.contains('=')).last().map(str::to_owned);
+        let is_timed = named("time").is_some() || has("node-time");
+        let mut found = Vec::new();
+        for (option, name) in TIMES {
+            let unit = if option == "time-unit" && is_timed { for_all.clone() } else { None };
+            if let Some(value) = named(option).or(unit).filter(|_| !has(name)) {
+                found.push(GivenOption { name: name.to_owned(), values: vec![value] });
+            }
+        }
+        found
     }
 
     /// The values of an option that name one of these types or relations, without the name.
@@ -326,6 +361,25 @@ impl GraphLine {
     /// Whether no column of the table of a node type is a feature: `--features-from paper=`.
     pub fn has_no_features(&self, node_type: &str) -> bool {
         self.values_for("features-from", &[node_type]).any(str::is_empty)
+    }
+
+    /// Whether a node type has no times: `--node-time users=none`.
+    pub fn has_no_times(&self, node_type: &str) -> bool {
+        ["time", "node-time"]
+            .iter()
+            .any(|option| self.values_for(option, &[node_type]).any(|column| column == NO_COLUMN))
+    }
+
+    /// The unit of times of a node type, by name or for all.
+    pub fn time_unit(&self, node_type: &str) -> Result<Option<TimeUnit>> {
+        let own = ["node-time-unit", "time-unit"].into_iter().find_map(|option| {
+            let for_all = self.values(option).filter(|value| !value.contains('=')).last();
+            self.values_for(option, &[node_type]).last().or(for_all).map(str::to_owned)
+        });
+        let Some(name) = own else { return Ok(None) };
+        let unit = TimeUnit::ALL.into_iter().find(|unit| unit.name() == name);
+        let known = TimeUnit::ALL.map(TimeUnit::name).join(", ");
+        Ok(Some(unit.with_context(|| format!("--time-unit {name}: there is no such unit; there are {known}"))?))
     }
 
     /// Whether an option is given for this node type, by name or for all.
@@ -385,6 +439,19 @@ impl GraphLine {
         let line = [self.program.clone()].into_iter().chain(words.into_iter().map(OsString::from));
         Ok(IngestArgs::try_parse_from(line)?)
     }
+}
+
+/// Fails if a time is for a name that both a node type and a relation have.
+fn check_one_meaning(option: &str, value: &str, types: &[String], relations: &[RelationKey]) -> Result<()> {
+    let Some((scope, column)) = value.split_once('=') else { return Ok(()) };
+    let relation = relations.iter().find(|[_, name, _]| name == scope);
+    if let (true, Some([source, name, destination])) = (types.iter().any(|of| of == scope), relation) {
+        bail!(
+            "--{option} {value}: {scope} is a node type and a relation; give --node-{option} {scope}={column} for the type, or --{option} \
+             {source}:{name}:{destination}={column} for the relation"
+        );
+    }
+    Ok(())
 }
 
 /// Whether an option may have the name of this node type or relation before its value.

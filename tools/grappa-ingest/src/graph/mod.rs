@@ -177,7 +177,8 @@ fn node_ingest(line: &GraphLine, name: &str, value: Option<&str>) -> Result<Node
 fn has_features(schema: &TableSchema, form: &TableForm) -> bool {
     let id = schema.id_column(form).map(|column| column.name.clone());
     let options = &form.columns;
-    let others = [&options.label, &options.split].into_iter().flatten().chain(&id);
+    let time = options.time.as_ref().map(|time| &time.column);
+    let others = [&options.label, &options.split].into_iter().flatten().chain(&id).chain(time);
     let others: Vec<&String> = others.collect();
     schema.columns.iter().any(|column| !others.contains(&&column.name))
 }

@@ -21,8 +21,8 @@ use grappa_engine::ingest::{
 };
 
 use super::{
-    layout::{GraphLayout, NO_COLUMN, ids_in, missing_by_mean, quoted, refuse, why_no_feature},
-    line::GraphLine,
+    layout::{GraphLayout, ids_in, missing_by_mean, quoted, refuse, why_no_feature},
+    line::{GraphLine, NO_COLUMN},
 };
 
 /// The most labels of a file that an error lists.

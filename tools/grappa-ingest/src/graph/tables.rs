@@ -13,12 +13,12 @@ use anyhow::{Context, Result, bail, ensure};
 use grappa_console::printable;
 use grappa_engine::ingest::{
     ColumnSchema, ColumnValues, EdgeColumnOptions, HeaderLine, Input, NodeIngest, NodeTypeIngest, RelationIngest,
-    TableForm, TableSchema,
+    TableForm, TableSchema, TimeColumn,
 };
 
 use super::{
-    layout::{GraphLayout, NO_COLUMN, missing_by_mean, why_no_feature},
-    line::GraphLine,
+    layout::{GraphLayout, missing_by_mean, why_no_feature},
+    line::{GraphLine, NO_COLUMN},
 };
 use crate::data::Data;
 
@@ -74,15 +74,17 @@ impl Table {
                     notes.push(format!("{}.{}: left out, {why}", printable(&self.name), printable(&column.name)))
                 }
             }
-            if self.time.as_ref() == Some(&column.name) {
-                notes.push(format!(
-                    "{}.{}: the time of each row is a feature, days since 1970-01-01",
-                    printable(&self.name),
-                    printable(&column.name)
-                ));
-            }
         }
         Ok(features)
+    }
+
+    /// The note about times of a link table, which are not those of its edges unless the user says so.
+    fn link_time_note(&self, link: &RelationIngest) -> Option<String> {
+        let column = self.time.as_ref().filter(|_| link.edges.form.columns.time.is_none())?;
+        let (name, column) = (printable(&self.name), printable(column));
+        Some(format!(
+            "{name}.{column}: the time of each row is a feature of edges; --time {name}={column} makes it their time"
+        ))
     }
 
     /// The columns of a relation from `source` to `target`. None: from the rows of the table.
@@ -123,6 +125,12 @@ pub fn read(line: &mut GraphLine, folder: &Path) -> Result<GraphLayout> {
             graph.relations.push(relation(line, table, &key, columns)?);
         }
     }
+    let is_timed = |node_type: &NodeTypeIngest| node_type.nodes.data.tables.columns.time.is_some();
+    ensure!(
+        graph.node_types.iter().any(is_timed) || line.has("time") || !line.has("time-unit"),
+        "--time-unit is for times, and no table has some; name their columns, as in --node-time {}=COLUMN",
+        printable(&tables[0].name)
+    );
     Ok(graph)
 }
 
@@ -254,7 +262,20 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
     if columns.id.is_empty() {
         columns.id = vec![table.key.clone().unwrap_or_else(|| NO_COLUMN.to_owned())];
     }
-    let named = [columns.label.clone(), columns.split.clone()].concat();
+    if columns.time.is_none()
+        && !line.has_no_times(&table.name)
+        && let Some(column) = &table.time
+    {
+        columns.time = Some(TimeColumn { column: column.clone(), unit: line.time_unit(&table.name)? });
+        notes.push(format!(
+            "{}.{}: the time of each row; batches at a time have no later rows (--node-time {}=none for rows without times)",
+            printable(&table.name),
+            printable(column),
+            printable(&table.name)
+        ));
+    }
+    let time = columns.time.as_ref().map(|time| time.column.clone());
+    let named = [&columns.label[..], &columns.split, &Vec::from_iter(time)].concat();
     if columns.features.is_empty() && !line.has_no_features(&table.name) {
         columns.features = table.features(&named, notes)?;
     }
@@ -268,6 +289,9 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
             (false, true) => nodes.data.table = Some(table.path.clone().into()),
             (false, false) => {}
         }
+    }
+    if nodes.data.tables.columns.time.is_some() {
+        nodes.data.times = Some(table.path.clone().into());
     }
     if table.key.is_none() {
         nodes.number = table.schema.rows;
@@ -303,5 +327,6 @@ fn link(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<Rela
         link.edges.form.columns.features = table.features(&[], notes)?;
     }
     link.encoding.missing = missing_by_mean();
+    notes.extend(table.link_time_note(&link));
     Ok(link)
 }

@@ -13,17 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grappa_formats::{
     dictionary::KeyKind,
-    time_axis::{TimeAxis, TimeUnit, is_table_smaller, span_of},
+    time_axis::{TimeAxis, TimeUnit},
 };
-use grappa_io::{
-    Error, Result,
-    ledger::{Lease, MemoryShare},
-    progress::check_stopped,
-    regular, workers,
-};
+use grappa_io::{Error, Result, ledger::MemoryShare, progress::check_stopped, regular, workers};
 use grappa_storage::files::TIME_AXIS;
 
 use crate::ingest::{
+    distinct_times::{DistinctTimes, TABLE},
     edge_values::ValueShape,
     job::IngestJob,
     journal::StageState,
@@ -40,11 +36,6 @@ const RUNS: MemoryShare = MemoryShare::one(
     "sorted times",
     2,
     "half of the memory sorts distinct times, the other half has the table of them; chosen, not measured",
-);
-const TABLE: MemoryShare = MemoryShare::one(
-    "table of times",
-    4,
-    "the table of distinct times has at most 1/4, because its file is encoded in as much; chosen, not measured",
 );
 /// The least memory of a thread that collects times.
 const RUN_MEMORY_MIN: u64 = 1 << 20;
@@ -67,20 +58,19 @@ pub fn find_axis(job: &IngestJob<'_>, unit: TimeUnit, edges: &SpilledTimes<'_>) 
         return TimeAxis::decode(&bytes).map_err(Error::format(path));
     }
     let title = "collecting times";
-    let table_bytes = TABLE.bytes(job.budget.memory);
-    let leases: Vec<Lease> = vec![RUNS.lease_of(RUNS.bytes(job.budget.memory)), TABLE.lease_of(table_bytes)];
+    let leases = vec![RUNS.lease(job.budget.memory), TABLE.lease(job.budget.memory)];
     job.enter(title, leases)?;
     job.progress.stage(title, Some(edges.spilled.records() * edges.spill.record_words() as u64 * 8));
     let runs = Runs::new(&job.store.scratch("times")?, KeyKind::Integers);
     collect(job, edges, &runs)?;
-    let mut found = DistinctTimes { table: Vec::new(), table_max: table_bytes / 8, count: 0, ends: None };
+    let mut found = DistinctTimes::new(&job.budget);
     let memory = RUNS.bytes(job.budget.memory);
     runs::merge(runs, memory, job.budget.threads, &mut |_| {}, &mut |id| {
         let id = u64::from_be_bytes(id.try_into().expect("integers in runs have eight bytes"));
         found.push((id ^ SIGN).cast_signed());
         Ok(())
     })?;
-    let axis = found.axis(job, unit, edges.spilled.records())?;
+    let axis = found.axis(&job.budget, unit, (edges.spilled.records(), "edges"))?;
     job.store.write_file(TIME_AXIS, axis.encode())?;
     Ok(axis)
 }
@@ -111,39 +101,4 @@ fn collect(job: &IngestJob<'_>, edges: &SpilledTimes<'_>, runs: &Runs) -> Result
         }
         times.finish()
     })
-}
-
-/// Distinct times, which come in ascending order.
-struct DistinctTimes {
-    /// All of them, unless they are more than `table_max`.
-    table: Vec<i64>,
-    table_max: u64,
-    count: u64,
-    /// The first and the last one.
-    ends: Option<(i64, i64)>,
-}
-
-impl DistinctTimes {
-    fn push(&mut self, time: i64) {
-        self.count += 1;
-        self.ends = Some((self.ends.map_or(time, |(first, _)| first), time));
-        match self.count <= self.table_max {
-            true => self.table.push(time),
-            false => self.table = Vec::new(),
-        }
-    }
-
-    fn axis(self, job: &IngestJob<'_>, unit: TimeUnit, edges: u64) -> Result<TimeAxis> {
-        let Some((first, last)) = self.ends else { return Ok(TimeAxis::of_span(unit, 0, 0)) };
-        if self.count <= self.table_max {
-            return Ok(TimeAxis::of_times(unit, edges, &self.table));
-        }
-        let span = span_of(first, last);
-        if is_table_smaller(edges, span, self.count) {
-            let operation = format!("a table of the {} distinct times of the edges", self.count);
-            let least = TABLE.budget_of(8 * self.count);
-            return Err(job.budget.too_small(operation, least, "raise --memory, or round the times to a larger unit"));
-        }
-        Ok(TimeAxis::of_span(unit, first, span as u64))
-    }
 }

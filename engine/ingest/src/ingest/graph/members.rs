@@ -59,10 +59,10 @@ impl GraphJob<'_> {
         let (options, nodes) = (self.options, &self.options.node_types[number].nodes);
         let (name, edges) = (files::node_type_folder(number), EdgeIngest::default());
         self.write_member(&name, nodes, &edges, nodes.budget(&options.resources), |job| {
-            let files = plan.node_types[number].files.take().expect("a node type is written once");
+            let mut files = plan.node_types[number].files.take().expect("a node type is written once");
             let known = KnownNodes { number: plan.node_types[number].number, edges: 0, files: &files };
             let scan = node_ids::scan(job, &plan.id_columns(options, number), &known)?;
-            let written = GraphIds::of_layout(job, scan.nodes).and_then(|mut ids| {
+            let written = node_data::ids_of_layout(job, &mut files, scan.nodes).and_then(|mut ids| {
                 let node_data = node_data::write(job, files, &mut ids)?;
                 commit::commit_node_type(job, &ids, node_data, &options.writer)
             });

@@ -14,6 +14,7 @@
 mod members;
 mod options;
 mod plan;
+mod times;
 
 use std::sync::{Mutex, PoisonError};
 

@@ -6,7 +6,10 @@ use grappa_formats::manifest::{ExternalIds, SelfLoops};
 use grappa_input::{NodeTypeOfEnd, Reading};
 use grappa_io::{Error, Result, progress::Progress, text::printable};
 
-use super::options::{GraphIngestOptions, NodeTypeIngest, RelationIngest};
+use super::{
+    options::{GraphIngestOptions, NodeTypeIngest, RelationIngest},
+    times,
+};
 use crate::ingest::{
     edge_ingest::{EdgeReader, EndNodes},
     edge_split::EdgeSplit,
@@ -58,8 +61,10 @@ pub struct RelationPlan {
 pub fn resolved(options: &GraphIngestOptions, progress: &dyn Progress) -> Result<GraphIngestOptions> {
     check(options)?;
     let mut options = options.clone();
+    let given = times::given_units(&mut options);
     for node_type in &mut options.node_types {
         node_type.nodes.resolve();
+        node_type.nodes.resolve_times(progress).map_err(Error::of_member(&node_type.name))?;
     }
     let GraphIngestOptions { node_types, relations, .. } = &mut options;
     for relation in relations {
@@ -73,6 +78,8 @@ pub fn resolved(options: &GraphIngestOptions, progress: &dyn Progress) -> Result
         });
         relation.edges.resolve_columns(ends, &relation.encoding, progress)?;
     }
+    times::choose_unit(&mut options, &given)?;
+    times::check(&options)?;
     Ok(options)
 }
 
@@ -207,7 +214,7 @@ impl GraphPlan {
 
     /// The memory and threads for the edges of a relation of the options.
     pub fn budget(&self, options: &GraphIngestOptions, input: usize) -> IngestBudget {
-        let has_table = |of: usize| matches!(options.node_types[of].nodes.layout.assign, Assign::File(_));
+        let has_table = |of: usize| options.node_types[of].nodes.has_table_of_nodes();
         let share = if self.ends(input).into_iter().any(has_table) { 2 } else { 1 };
         let resources = &options.resources;
         IngestBudget::new(resources.memory / share, share, resources.threads)
