@@ -109,8 +109,10 @@ impl Trainer {
         }
         warnings.extend(config::warnings(&config, config.knows_first_hop()));
         if data.graph.is_timed() && !data.uses_times() {
-            warnings.push(
-                "the edges of the graph have times, and training does not use them: minibatches and scores have edges that are later than \
+            let timed =
+                if data.graph.relations().iter().any(|relation| relation.is_timed()) { "edges" } else { "nodes" };
+            warnings.push(format!(
+                "the {timed} of the graph have times, and training does not use them: minibatches and scores have edges that are later than \
                  what they predict. For a model of the past, train on a store of the earlier events"
             ));
         }

@@ -4,16 +4,18 @@
 
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, NegativeSampling, RankAmong, TaskChoice, TrainConfig},
-    model::{LayerKind, TimeEncoding},
+    model::{LayerKind, ModelTarget, TimeEncoding},
 };
 use grappa_sampling::sample::{Sampler, TimeHops, TimeOptions};
 use grappa_storage::{Graph, Store};
 
+use super::types;
 use crate::{Error, Result};
 
-/// Whether a run draws at the times of links.
+/// Whether a run draws at the times of links: the edges that it learns have times.
 pub(crate) fn are_used(graph: &Graph, config: &TrainConfig) -> bool {
-    config.task == TaskChoice::Link && graph.is_timed()
+    let is_timed = |target| matches!(target, ModelTarget::Relation(number) if graph.relations()[number].is_timed());
+    config.task == TaskChoice::Link && types::target(graph, config).is_ok_and(is_timed)
 }
 
 /// Refuses options that would show edges that are later than what is predicted, or that have no meaning at a time.

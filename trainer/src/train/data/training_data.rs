@@ -100,7 +100,7 @@ impl TrainingData {
 
     /// Whether links are learned and scored at their times.
     pub fn uses_times(&self) -> bool {
-        self.links().is_some() && self.graph.is_timed()
+        self.links().is_some_and(|links| links.task.store.is_timed())
     }
 
     /// The adjacency lists of a graph without types.
