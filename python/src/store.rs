@@ -46,6 +46,7 @@ pub struct Store {
     has_edge_weights: bool,
     #[pyo3(get)]
     has_edge_times: bool,
+    #[pyo3(get)]
     has_node_times: bool,
     /// Values per row of edge features; 0 without them.
     #[pyo3(get)]

@@ -167,6 +167,7 @@ fn the_ends_of_a_link_see_no_edge_after_its_time_and_not_the_link_itself() {
     let early = Positives::of_part(early, Some((1 << 40, 5)), 1 << 20, &Silent).unwrap();
     assert!(early.times().iter().all(|time| (1000..=2000).contains(time)) && early.len() > 100);
     let all: Vec<_> = positives.edges().iter().copied().zip(positives.times().iter().copied()).collect();
+    let asked_for = positives.at((0..1200).step_by(8));
 
     for (equal, excluded) in
         [(true, ExcludedEdges::Positives), (true, ExcludedEdges::None), (false, ExcludedEdges::Positives)]
@@ -192,12 +193,11 @@ fn the_ends_of_a_link_see_no_edge_after_its_time_and_not_the_link_itself() {
         let options = LoaderOptions { memory: 256 << 20, threads: 2, ..LoaderOptions::new(minibatches) };
         let mut loader = Loader::new(&store, LoaderOptions { rows: Default::default(), ..options });
         loader.partition(store.assignment(), &Seeds::List(Arc::new(Vec::new())), &Silent).unwrap();
-        loader.set_positives(vec![Arc::new(positives.clone())], &[positives.len()]);
+        loader.set_positives(vec![Arc::new(asked_for.clone())], &[asked_for.len()]);
         let batches = loader.batches(1, |batches| batches).unwrap();
         let (mut asked, mut seen) = (Vec::new(), 0);
-        let mut delivered: Vec<_> = loader.deliver(&batches).map(|batch| batch.unwrap()).collect();
-        delivered.sort_by_key(|batch| batch.index());
-        for batch in &delivered {
+        for batch in loader.deliver(&batches) {
+            let batch = batch.unwrap();
             batches.seed_indices(batch.index(), &mut asked);
             let minibatch = batch.minibatch();
             assert_eq!(minibatch.part_times.len(), asked.len());
@@ -208,7 +208,7 @@ fn the_ends_of_a_link_see_no_edge_after_its_time_and_not_the_link_itself() {
             let found = edges_by_part(minibatch);
             seen += found.len();
             for (part, &index) in asked.iter().enumerate() {
-                let ((source, target), time) = all[index as usize];
+                let ((source, target), time) = all[asked_for.number(index) as usize];
                 assert_eq!(minibatch.part_times[part], time);
                 let ends = minibatch.links.positives[part].map(|row| minibatch.nodes[row as usize]);
                 assert_eq!(ends, [source, target]);
@@ -234,7 +234,7 @@ fn the_ends_of_a_link_see_no_edge_after_its_time_and_not_the_link_itself() {
                 }
             }
         }
-        assert!(seen > 10_000, "{seen}");
+        assert!(seen > 2000, "{seen}");
     }
 }
 

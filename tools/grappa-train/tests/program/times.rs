@@ -1,4 +1,4 @@
-//! Training on edges with times, which it does not use yet.
+//! Training on edges with times: links at their times, and tasks that do not use times.
 
 use grappa_tests::program::run;
 
@@ -20,4 +20,71 @@ fn times_of_edges_are_warned_about_and_refused_in_partitions() {
     assert!(ran.stderr.contains("the edges of the graph have times, and training does not use them"), "{ran:?}");
     let refused = run(&mut folder.program("events.grappa --epochs 1 --partitions 4 --out parts"));
     assert_failed(&refused, &["edges have times", "use one partition"]);
+}
+
+/// Events of 60 people, each of whom writes to the same three others again and again.
+fn letters() -> TrainFolder {
+    let folder = TrainFolder::empty();
+    let line = |event: u64| {
+        let from = event * 31 % 60;
+        format!("{from},{},{}\n", (from * 7 + event % 3 * 11 + 1) % 60, 1000 + event * 60)
+    };
+    folder.write("letters.csv", format!("from,to,at\n{}", (0..3000).map(line).collect::<String>()));
+    folder.write("people.csv", format!("id,one\n{}", (0..60).map(|id| format!("{id},1\n")).collect::<String>()));
+    let inputs = "--edges letters.csv --src from --dst to --features people.csv --id id --quiet";
+    folder.success(&format!("ingest {inputs} --time at --time-unit s --chunks 4 --out letters.grappa"));
+    folder
+}
+
+const OPTIONS: &str = "letters.grappa --task link --model transformer --layers 1 --fanouts 5 --hidden 16 --heads 2 --time-strategy last \
+                       --decoder mlp --dropout 0 --candidates 5 --batch 128 --lr 0.01";
+
+#[test]
+fn links_are_learned_and_scored_at_their_times_next_to_edge_bank() {
+    let folder = letters();
+    let ran = run(&mut folder.program(&format!("{OPTIONS} --epochs 2 --threads 1 --out one"))).success();
+    for told in [
+        "2100 edges to learn, 450 for validation and 450 for test",
+        "encoded ages of edges are used",
+        "each at its time",
+    ] {
+        assert!(ran.stdout.contains(told), "{told}: {ran:?}");
+    }
+    assert!(!ran.stderr.contains("does not use them"), "{ran:?}");
+    let links = &folder.summary("one")["links"];
+    assert_eq!(links["edges"], 450);
+    // Every letter repeats an earlier one.
+    assert_eq!(links["edge_bank"]["filtered"]["mrr"], 1.0);
+    assert_eq!(links["edge_bank"]["average_precision"], 1.0);
+    // Other threads, and a run that is continued, have the same scores.
+    run(&mut folder.program(&format!("{OPTIONS} --epochs 2 --threads 2 --out two"))).success();
+    folder.assert_same_losses("one", "two", "threads");
+    assert_eq!(folder.summary("two")["links"], *links);
+    run(&mut folder.program(&format!("{OPTIONS} --epochs 1 --threads 1 --out three"))).success();
+    run(&mut folder.program("letters.grappa --resume --epochs 2 --threads 1 --out three")).success();
+    assert_eq!(folder.summary("three")["links"], *links);
+    let refused = run(&mut folder.program("predict one letters.grappa --out scores.csv --links letters.csv"));
+    assert_failed(&refused, &["the ages of edges as inputs", "--time-encoding 0"]);
+}
+
+#[test]
+fn options_that_would_show_later_edges_are_refused() {
+    let folder = letters();
+    for (options, parts) in [
+        ("--partitions 2", ["partitions is 2", "use --partitions 1"]),
+        ("--model gcn", ["in-degrees of the whole graph", "use --model sage"]),
+        ("--model pinsage", ["random walks do not know times", "use --model sage"]),
+        ("--first-hop preaggregated --exclude-targets none", ["its sums have later edges", "use --first-hop sampled"]),
+        ("--negative-sampling shared", ["cannot share negatives", "uniform or degree"]),
+        ("--candidates all", ["the embeddings of all nodes at its time", "use --candidates 100"]),
+        ("--rank-destinations true", ["destinations are ranked", "leave out --rank-destinations"]),
+        ("--time-split 1/1/98 --time-equal true --among none.txt", ["none.txt", ""]),
+        ("--time-split 70/20/20", ["time-split is 70/20/20", "such as 70/15/15"]),
+        ("--replace true --time-strategy last", ["the last edges are drawn once each", ""]),
+    ] {
+        let model = if options.contains("--model") { "" } else { "--model sage" };
+        let refused =
+            run(&mut folder.program(&format!("letters.grappa --task link {model} {options} --epochs 1 --out refused")));
+        assert_failed(&refused, &parts);
+    }
 }

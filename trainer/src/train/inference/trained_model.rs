@@ -273,6 +273,12 @@ impl Trained {
             )));
         };
         let options = self.model.options();
+        if options.time_encoding.is_some() {
+            return Err(Error::Options(format!(
+                "{path}: the model has the ages of edges as inputs, which depend on the time of a question, and predictions have no time: \
+                 train a model without them, with --time-encoding 0"
+            )));
+        }
         slice::check_model(store, options.layer)?;
         edge_data::check_store(store, options.edges, options.layer)?;
         let matched = Match::of_features(&self.schema, &store.schema()?);
