@@ -37,6 +37,7 @@ class _HeteroLoader(TypedLoader[HeteroData], DropIn[HeteroData]):
                 part["num_nodes"] = len(part["n_id"])
             data[name].update(part)
         for edge_type, part in zip(self.store.edge_types, entries["relations"], strict=True):
+            part = self._named(part)
             if "blocks" in part:
                 part["blocks"] = [Block(**block) for block in part["blocks"]]
             data[edge_type].update(part)

@@ -20,7 +20,7 @@ DATA = ("edges", "val_edges", "test_edges", "features", "labels", "node_ids", "w
 #: Options that take edges.
 EDGES = ("edges", "val_edges", "test_edges")
 #: Options that name a column, and several.
-COLUMN, COLUMNS = ("src", "dst", "weight"), ("id", "label", "features_from", "edge_features_from", "split_column")
+COLUMN, COLUMNS = ("src", "dst", "weight", "time"), ("id", "label", "features_from", "edge_features_from", "split_column")
 #: Options whose k-th value belongs to the k-th row of others.
 BY_ROW = ("node_ids", "weights", "edge_features")
 #: Rows of a table of pandas that are converted at once.
@@ -124,6 +124,10 @@ def data_of(options: dict[str, Any], folder: str) -> tuple[dict[str, Any], list[
     """The options with their names in the place of data, and the data. A stream that can be read only once is written to a file
     without a name in `folder`."""
     options = _of_whole_graph(_with_column_names(options))
+    if options.get("time") is not None:
+        from .edge_times import with_times
+
+        options = with_times(options)
     columns = dict.fromkeys(DATA, next((name for name in _names(options.get("id")) if name != "none"), "id"))
     columns |= {"features": "features", "labels": (_names(options.get("label")) or ["label"])[0]}
     rows = _index_of(options.get("edges"))
@@ -183,9 +187,9 @@ def _of_whole_graph(options: dict[str, Any]) -> dict[str, Any]:
     # A tensor of PyTorch Geometric, such as EdgeIndex, is a tensor.
     if "torch_geometric" in packages and "torch" not in packages:
         options = _of_pyg(edges, options)
-    if options.get("weights") is True and not _is_sparse(options["edges"]):
+    if options.get("weights") is True and not is_sparse(options["edges"]):
         raise ValueError("weights=True takes the values of a sparse matrix as weights; give an array of weights with other edges")
-    if _is_sparse(options["edges"]):
+    if is_sparse(options["edges"]):
         if options.get("weights") is not True:
             options.setdefault("weight", "none")
         elif str(options["edges"].dtype).endswith("bool"):
@@ -212,7 +216,12 @@ def _of_pyg(data: Any, options: dict[str, Any]) -> dict[str, Any]:
         taken["labels"] = taken["labels"].view(-1)
     if "features" not in taken and "labels" not in taken:
         taken["nodes"] = data.num_nodes
-    left_out = sorted(set(data.keys()) - set(OF_DATA) - {"num_nodes"})
+    time = options.get("time")
+    if isinstance(time, str):
+        if time not in data:
+            raise ValueError(f"time={time!r}: this Data has no such attribute; it has {', '.join(sorted(data.keys()))}")
+        options = {**options, "time": data[time]}
+    left_out = sorted(set(data.keys()) - set(OF_DATA) - {"num_nodes", time if isinstance(time, str) else "num_nodes"})
     if left_out:
         warn(f"a store does not keep {', '.join(left_out)} of this Data")
     return {**options, **taken, **{name: value for name, value in options.items() if name != "edges"}}
@@ -232,6 +241,12 @@ def _of_networkx(graph: Any, options: dict[str, Any]) -> dict[str, Any]:
         if missing is not None:
             raise ValueError(f"weight={weight!r}: the edge from {missing[0]!r} to {missing[1]!r} has no such attribute")
         options["weights"] = np.fromiter((value for *_, value in graph.edges(data=weight)), np.float64, len(pairs) // 2)
+    time = options.get("time")
+    if isinstance(time, str):
+        missing = next((edge for *edge, value in graph.edges(data=time) if value is None), None)
+        if missing is not None:
+            raise ValueError(f"time={time!r}: the edge from {missing[0]!r} to {missing[1]!r} has no such attribute")
+        options["time"] = np.array([value for *_, value in graph.edges(data=time)])
     listed = {name: _names(options.get(name)) for name in ("features_from", "label", "split_column")}
     attributes = [name for names in listed.values() for name in names]
     if attributes and not {"features", "labels"} & options.keys():
@@ -306,7 +321,7 @@ def _value(value: Any, option: _Option) -> Value:
         return _array(array_of(value, name, by_row=name in BY_ROW, rows=option.rows), option)
     if "torch" in packages:
         return _tensor(value, option, is_edge_index)
-    if "scipy" in packages and _is_sparse(value):
+    if "scipy" in packages and is_sparse(value):
         return _matrix(value)
     if "polars" in packages:
         return _polars(value, option)
@@ -419,7 +434,7 @@ def _described(array: np.ndarray, name: str) -> str:
 def _tensor(tensor: Any, option: _Option, is_edge_index: bool) -> Value:
     import torch
 
-    if _is_sparse(tensor):
+    if is_sparse(tensor):
         return _matrix(_scipy_of(tensor))
     # NumPy has no bfloat16.
     kept = tensor.dtype if tensor.dtype != torch.bfloat16 else torch.float32
@@ -430,7 +445,7 @@ def _tensor(tensor: Any, option: _Option, is_edge_index: bool) -> Value:
     return _array(tensor.detach().to("cpu", kept).numpy(), option, is_edge_index)
 
 
-def _is_sparse(value: Any) -> bool:
+def is_sparse(value: Any) -> bool:
     packages = packages_of(value)
     if "torch" in packages:
         return str(value.layout) != "torch.strided"

@@ -120,6 +120,12 @@ impl Store {
 
 #[pymethods]
 impl Store {
+    /// The unit of the times of edges. None without times.
+    #[getter]
+    fn time_unit(&self) -> PyResult<Option<&'static str>> {
+        Ok(self.store.time_axis().map_err(exception)?.map(|axis| axis.unit.name()))
+    }
+
     /// Opens the store at `path`.
     #[new]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
