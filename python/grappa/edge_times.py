@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .columns import array_of
-from .inputs import EdgeIndex, is_sparse
 from .optional import needed
+from .whole_graphs import EdgeIndex, is_sparse
 
 #: The columns of such a table.
 SOURCE, TARGET, TIME = "source", "target", "time"

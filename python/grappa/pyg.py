@@ -217,7 +217,7 @@ class LinkNeighborLoader(EdgeLoader[Data]):
             types: a relation, such as ``("user", "buys", "item")``, or a pair of a relation and its positives.
         edge_label: As `grappa.LinkNeighborLoader`.
         edge_label_time: As `grappa.LinkNeighborLoader`. Messages do not use a positive itself, so scripts need not subtract 1, as they do for PyTorch Geometric.
-            Batches have ``edge_label_time``, of all pairs; with triplets, of the positives.
+            Batches have ``edge_label_time`` of all pairs; with triplets, ``seed_time`` of the positives, as there.
         temporal_strategy: As `NeighborLoader`.
         time_attr: As `NeighborLoader`.
         neg_sampling: ``"binary"``, ``"triplet"``, or `torch_geometric.sampler.NegativeSampling`. Default: none.
@@ -246,6 +246,8 @@ class LinkNeighborLoader(EdgeLoader[Data]):
     def _batch(self, entries: dict[str, Any]) -> Data:
         entries = self._labelled(entries)
         del entries["batch_size"]
+        if "src_index" in entries and "edge_label_time" in entries:
+            entries["seed_time"] = entries.pop("edge_label_time")
         if not self._has_labels:
             del entries["edge_label"]
         if self._input_id is not None:

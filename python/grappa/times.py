@@ -28,12 +28,19 @@ WITHOUT_TIMES = {
 
 def is_timed(graph: Store | Graph) -> bool:
     """Whether a graph has times, by which batches can be limited."""
-    return any(unit is not None for unit in _units(graph))
+    return any(_timed_relations(graph))
 
 
 def relation_is_timed(graph: Store | Graph, number: int) -> bool:
     """Whether the edges of a relation have times."""
-    return _units(graph)[number] is not None
+    return _timed_relations(graph)[number]
+
+
+def _timed_relations(graph: Store | Graph) -> list[bool]:
+    """Whether the edges of each relation have times."""
+    if isinstance(graph, Graph):
+        return [graph[edge_type].has_edge_times for edge_type in graph.edge_types]
+    return [graph.has_edge_times]
 
 
 def time_unit(graph: Store | Graph) -> str:

@@ -11,9 +11,10 @@ from .arguments import choice, flag, integer
 from .command import _Bar, tell_warnings, warn
 from .edge_times import TIME, timed_table
 from .graph import EdgeType, Graph
-from .inputs import Array, Data, EdgeIndex, _Option, _value
+from .inputs import Array, Data, _Option, _value
 from .loader import _bytes
 from .typed import relation_named
+from .whole_graphs import EdgeIndex
 
 #: Attributes of node types and of relations, and the options that they are.
 OF_NODES = {"x": "features", "y": "labels", "train_mask": "train", "val_mask": "val", "test_mask": "test"}

@@ -124,13 +124,8 @@ impl Drawing {
         };
         let (dim, type_place) = EdgeParts::features_of(store).map_err(exception)?;
         let dim = dim.filter(|_| self.edge_features);
-        let edges = EdgeParts {
-            weights: self.edge_weights,
-            ids: self.edge_ids,
-            times: self.times.is_some(),
-            dim,
-            type_place,
-        };
+        let edges =
+            EdgeParts { weights: self.edge_weights, ids: self.edge_ids, times: self.times.is_some(), dim, type_place };
         // What induced edges have is read with these.
         let is_sampled = !matches!(kind, Kind::Induced(_));
         let mut sampler = sampler;

@@ -214,7 +214,9 @@ impl Links {
                 Negatives::Pairs(_) => &pairs.negatives[..],
                 _ => &[],
             });
-            let time = |pair: &[u32; 2]| source.part_times[source.parts.get(pair[0] as usize).map_or(0, |&part| part as usize)];
+            let time = |pair: &[u32; 2]| {
+                source.part_times[source.parts.get(pair[0] as usize).map_or(0, |&part| part as usize)]
+            };
             collected(sources.map(time), pairs.positives.len() + pairs.negatives.len(), PAIRS)
         });
         Ok(LinkArrays {

@@ -176,7 +176,11 @@ impl Prepare for GraphBatches {
             RelationPart::new(&blocks, edges, self.has_blocks)
         });
         let relations = parts.collect::<Result<Vec<_>>>()?;
-        let mut seeds_of_each = self.disjoint.then(|| Self::seed_of_each(minibatches, task.links.is_some())).transpose()?.map(Vec::into_iter);
+        let mut seeds_of_each = self
+            .disjoint
+            .then(|| Self::seed_of_each(minibatches, task.links.is_some()))
+            .transpose()?
+            .map(Vec::into_iter);
         let mut types = Vec::with_capacity(input_ids.len());
         for (((node_type, minibatch), input_ids), seed_times) in
             minibatches.iter().enumerate().zip(input_ids).zip(seed_times)

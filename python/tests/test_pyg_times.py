@@ -132,14 +132,15 @@ def test_typed_links_are_at_their_times(data, graph, negatives):
         chosen = of_links.input_id
         count = len(chosen)
         limits = times[chosen]
-        assert torch.equal(of_links.edge_label_time[:count], limits)
         if negatives == "binary":
             sources, items = of_links.edge_label_index
+            assert torch.equal(of_links.edge_label_time[:count], limits)
             assert len(of_links.edge_label_time) == len(of_links.edge_label) == len(sources)
             assert torch.equal(of_links.edge_label_time, limits[batch["user"].batch[sources]])
         else:
             sources, items = batch["user"].src_index, batch["item"].dst_pos_index
-            assert batch["item"].dst_neg_index.shape == (count, 2) and len(of_links.edge_label_time) == count
+            assert batch["item"].dst_neg_index.shape == (count, 2)
+            assert torch.equal(batch["user"].seed_time, limits) and torch.equal(batch["item"].seed_time, limits)
             assert torch.equal(batch["item"].batch[batch["item"].dst_neg_index[:, 1]], torch.arange(count))
         assert torch.equal(batch["user"].batch[sources], batch["item"].batch[items])
         found = edges_into(batch, RATES)

@@ -141,7 +141,8 @@ def test_ranks_divide_seeds_with_their_times(events):
 def test_a_loader_with_times_can_be_pickled(events):
     store, *_ = events
     loader = grappa.NeighborLoader(store, [2], 8, [3, 3], input_time=[20, 90], time_window=50, shuffle=False)
-    first, again = next(iter(loader)), next(iter(pickle.loads(pickle.dumps(loader))))
+    copy = pickle.loads(pickle.dumps(loader))
+    first, again = next(iter(loader)), next(iter(copy))
     assert first.edge_time.tolist() == again.edge_time.tolist() and again.seed_time.tolist() == [20, 90]
 
 
@@ -226,7 +227,7 @@ def test_tables_have_a_column_of_times(tmp_path, kind):
 )
 def test_impossible_times_of_edges_are_refused(tmp_path, time, error, message):
     with pytest.raises(error, match=message):
-        grappa.ingest(np.array([[1, 0], [2, 0], [3, 0]])[: 2 + (message == "")], time=time, out=tmp_path / "x.grappa")
+        grappa.ingest(np.array([[1, 0], [2, 0]]), time=time, out=tmp_path / "x.grappa")
 
 
 def test_weights_and_features_stay_with_edges_that_have_times(tmp_path):
