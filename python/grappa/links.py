@@ -241,10 +241,10 @@ class LinkNeighborLoader(LinkLoader[LinkBatch]):
             because such a store does not keep the direction of the file. Negatives have their destination among them, and binary
             ones the source of a positive. Default: all nodes.
         exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
-            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out.
+            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out. Edges count whatever their time is.
         exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
-            positives, ``"none"`` nothing. At a time, other events between the same nodes stay, and so do negatives that become edges
-            later out of the negatives, unless ``exclude_edges=False``.
+            positives, ``"none"`` nothing. At a time, messages keep other events between the same
+            nodes.
         edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16
             bytes each).
         labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
