@@ -126,7 +126,7 @@ class IngestOptions(TypedDict, total=False):
     #: Number of worker threads.
     threads: int
     #: Column of times of edges in text or Parquet: integers, dates such as 2024-02-29, or timestamps such as 2024-02-29T12:30:05+01:00.
-    time: str
+    time: Any
     #: Unit of the times in the store, and of integers in the column.
     time_unit: Literal["integer", "days", "s", "ms", "us", "ns"]
     #: Folder for scratch files.

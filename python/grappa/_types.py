@@ -18,6 +18,8 @@ StoreLike: TypeAlias = "Store | str | os.PathLike[str]"
 Numbers: TypeAlias = "numpy.typing.ArrayLike | torch.Tensor"
 #: Nodes: their numbers, a mask over all nodes, a slice, or the name of a split.
 Nodes: TypeAlias = "Numbers | slice | str | None"
+#: Times: integers in the unit of the store, or dates. One for all, or one for each.
+Times: TypeAlias = "Numbers | int | Any"
 #: Edges: sources and destinations, of shape (2, e), or the name of a split of edges.
 Links: TypeAlias = "Numbers | tuple[Numbers, Numbers] | str | None"
 
@@ -30,6 +32,8 @@ Halo = Literal["auto", "neighbors", "stop", "none"]
 Correction = Literal["none", "batch", "node"]
 FirstHop = Literal["sampled", "mean", "sum", "gcn", "weighted-mean", "weighted-sum", "weighted-gcn"]
 LabelScope = Literal["seeds", "all"]
+TimeHops = Literal["seed", "edge"]
+TimeStrategy = Literal["uniform", "last"]
 Exclusion = Literal["both", "forward", "none"]
 
 
@@ -65,3 +69,7 @@ class LoaderOptions(TypedDict, total=False):
     shrinkage: float | None
     first_hop: FirstHop
     embeddings: Embedding | Sequence[Embedding] | None
+    time_equal: bool
+    time_hops: TimeHops
+    time_window: int | None
+    time_strategy: TimeStrategy

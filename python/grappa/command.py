@@ -66,14 +66,6 @@ def _named(answer: Any, names: Mapping[str, str]) -> Any:
     return [_named(value, names) for value in answer] if isinstance(answer, list) else answer
 
 
-def warn_of_times(path: str | os.PathLike[str], of: Literal["edges", "nodes"]) -> None:
-    """A warning that a loader ignores the times of the edges or nodes of a store."""
-    warn(
-        f"{os.fspath(path)}: the {of} have times, and loaders do not use them: batches have edges that are later than what they predict. "
-        "For a model of the past, load a store of the earlier events"
-    )
-
-
 def warn(text: str) -> None:
     """A warning for the line outside the package that called it."""
     frame, level = sys._getframe(), 1

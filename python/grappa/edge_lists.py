@@ -15,7 +15,7 @@ from .command import warn
 from .graph import EdgeType, Graph
 from .inputs import Array
 from .typed import relation_named
-from .typed_inputs import ingest_members, nodes_entry, relation_entry, require_options
+from .typed_inputs import ingest_members, nodes_entry, relation_entry, require_options, timed_entry
 
 #: Options with the data of node types, and of relations.
 OF_NODES, OF_EDGES = ("features", "labels", "train", "val", "test"), ("weights", "edge_features")
@@ -115,11 +115,16 @@ def ingest_edge_lists(
     of_nodes = {option: _by_type(option, options.pop(option), list(names)) for option in OF_NODES if option in options}
     of_edges = {option: _by_relation(option, options.pop(option), list(ends)) for option in OF_EDGES if option in options}
     nodes = [nodes_entry(name, _count(name, num_nodes_dict, ends, of_nodes), _of_member(name, of_nodes)) for name in names]
-    relations = [
-        relation_entry(edge_type, {"edges": (f"edges[{edge_type}]", pairs.rows()), **_of_member(edge_type, of_edges)})
-        for edge_type, pairs in ends.items()
-    ]
+    times = _by_relation("time", options.pop("time"), list(ends)) if options.get("time") is not None else {}
+    relations = [_relation(edge_type, pairs, _of_member(edge_type, of_edges), times.get(edge_type)) for edge_type, pairs in ends.items()]
     return ingest_members(nodes, relations, list(ends.values()), out, progress, options)
+
+
+def _relation(edge_type: EdgeType, pairs: Pairs, given: dict[str, tuple[str, Any]], time: Any) -> dict[str, Any]:
+    edges = f"edges[{edge_type}]", pairs.rows()
+    if time is None:
+        return relation_entry(edge_type, {"edges": edges, **given})
+    return timed_entry(edge_type, {"edges": edges, **given}, pairs, (f"time[{edge_type!r}]", time))
 
 
 def _edge_type(key: Any) -> EdgeType:

@@ -31,7 +31,7 @@ class Relation(NamedTuple):
     has_edge_weights: bool
     #: Values per row of edge features; 0 without them.
     num_edge_features: int
-    #: Whether edges have times. Loaders do not use them, and warn of that.
+    #: Whether edges have times.
     has_edge_times: bool
     #: The relation whose edges these are, in the other direction; None if it is no reverse.
     reverse_of: EdgeType | None

@@ -37,6 +37,7 @@ class _HeteroLoader(TypedLoader[HeteroData], DropIn[HeteroData]):
                 part["num_nodes"] = len(part["n_id"])
             data[name].update(part)
         for edge_type, part in zip(self.store.edge_types, entries["relations"], strict=True):
+            part = self._named(part)
             if "blocks" in part:
                 part["blocks"] = [Block(**block) for block in part["blocks"]]
             data[edge_type].update(part)
@@ -99,6 +100,8 @@ class HeteroLinkNeighborLoader(EdgeLoader[HeteroData], _HeteroLoader):
         if self._input_id is not None:
             links["input_id"] = self._input_id[links["input_id"].cpu()].to(links["input_id"].device)
         source, _, destination = self.edge_type
+        if "src_index" in links and "edge_label_time" in links:
+            data[source].seed_time = data[destination].seed_time = links.pop("edge_label_time")
         places = {"src_index": source, "dst_pos_index": destination, "dst_neg_index": destination}
         for name, value in links.items():
             data[places.get(name, self.edge_type)][name] = value

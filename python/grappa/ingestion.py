@@ -53,7 +53,7 @@ def ingest(
             - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``,
               ``edge_weight`` and ``edge_attr``;
             - a ``torch_geometric.data.HeteroData``, with the same of each node type and relation, and the options ``memory``,
-              ``threads``, ``tmp``, ``force``, ``resume``, ``chunks``, ``seed``, and ``edge_split``, a dict with the shares of each
+              ``threads``, ``tmp``, ``force``, ``resume``, ``chunks``, ``seed``, ``time``, ``time_unit``, and ``edge_split``, a dict with the shares of each
               relation that holds edges out: ``{("user", "buys", "item"): "80/10/10"}``;
             - a dict with the edges of each relation, ``{("user", "buys", "item"): (sources, destinations)}``, as ``dgl.heterograph``
               accepts it, or a ``dgl.DGLGraph`` with types, with the same options. ``features``, ``labels``, ``train``, ``val`` and
@@ -73,7 +73,9 @@ def ingest(
         **options: ``val_edges`` and ``test_edges``, as `edges`, are edges that the graph does not have. ``features`` (shape (N,
             D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``edge_features`` ((E,) or (E, d)), ``train``,
             ``val`` and ``test`` (ids, or masks of shape (N,)) are files, arrays, tensors, tables or columns; ``features`` and
-            ``labels`` may be sparse matrices. A ``str`` is the name of a file, a list has values.
+            ``labels`` may be sparse matrices. A ``str`` is the name of a file, a list has values. ``time`` has the times of edges: the name
+            of a column of a table or file, or of an attribute of a graph; or, for edges in an array, integers or dates of shape (E,). For a
+            dict of edges, it is a dict by relation. Dates keep their unit, and ``time_unit="s"`` says what integers count.
 
     Returns:
         The store, or a `Graph` if there are several node types. ``print(store.ingested)`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.

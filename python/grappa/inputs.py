@@ -12,32 +12,21 @@ import numpy as np
 
 from .columns import SPLITS, array_of, counts_rows, is_column, mask_in, packages_of, unmasked
 from .command import warn
+from .edge_times import with_times
 from .optional import needed
 from .temporary import explained
+from .whole_graphs import EdgeIndex, is_file, is_sparse, names_in, of_whole_graph
 
 #: Options that take data.
 DATA = ("edges", "val_edges", "test_edges", "features", "labels", "node_ids", "weights", "edge_features", "train", "val", "test")
 #: Options that take edges.
 EDGES = ("edges", "val_edges", "test_edges")
 #: Options that name a column, and several.
-COLUMN, COLUMNS = ("src", "dst", "weight"), ("id", "label", "features_from", "edge_features_from", "split_column")
+COLUMN, COLUMNS = ("src", "dst", "weight", "time"), ("id", "label", "features_from", "edge_features_from", "split_column")
 #: Options whose k-th value belongs to the k-th row of others.
 BY_ROW = ("node_ids", "weights", "edge_features")
 #: Rows of a table of pandas that are converted at once.
 BLOCK_ROWS = 1 << 17
-#: What PyTorch Geometric calls the data of nodes and edges.
-OF_DATA = {
-    "edge_index": "edges",
-    "x": "features",
-    "y": "labels",
-    "train_mask": "train",
-    "val_mask": "val",
-    "test_mask": "test",
-    "edge_weight": "weights",
-    "edge_attr": "edge_features",
-}
-
-
 @dataclass(frozen=True)
 class Array:
     """An array of numbers.
@@ -95,19 +84,6 @@ class Data:
     value: Value
 
 
-class EdgeIndex(NamedTuple):
-    """Edges with sources in the first row and targets in the second one, also where there are two edges."""
-
-    array: Any
-
-    @classmethod
-    def checked(cls, array: Any, name: str) -> EdgeIndex:
-        shape = tuple(array.shape)
-        if len(shape) != 2 or shape[0] != 2:
-            raise ValueError(f"{name} has shape {shape}; PyTorch Geometric's has shape (2, E), sources in the first row")
-        return cls(array)
-
-
 class _Option(NamedTuple):
     """An option that takes data, and what is known about it."""
 
@@ -123,19 +99,19 @@ class _Option(NamedTuple):
 def data_of(options: dict[str, Any], folder: str) -> tuple[dict[str, Any], list[Data]]:
     """The options with their names in the place of data, and the data. A stream that can be read only once is written to a file
     without a name in `folder`."""
-    options = _of_whole_graph(_with_column_names(options))
-    columns = dict.fromkeys(DATA, next((name for name in _names(options.get("id")) if name != "none"), "id"))
-    columns |= {"features": "features", "labels": (_names(options.get("label")) or ["label"])[0]}
+    options = with_times(of_whole_graph(_with_column_names(options)))
+    columns = dict.fromkeys(DATA, next((name for name in names_in(options.get("id")) if name != "none"), "id"))
+    columns |= {"features": "features", "labels": (names_in(options.get("label")) or ["label"])[0]}
     rows = _index_of(options.get("edges"))
     data = []
     for name in DATA:
         value = options.get(name)
-        if value is None or value is False or _is_file(value):
+        if value is None or value is False or is_file(value):
             continue
         option = _Option(name, columns[name], folder, rows if name in ("weights", "edge_features") else None)
         if name in EDGES and _is_list_of_edges(value):
-            options[name] = [item if _is_file(item) else name for item in value]
-            items = [(index, f"{name}[{index}]", item) for index, item in enumerate(value) if not _is_file(item)]
+            options[name] = [item if is_file(item) else name for item in value]
+            items = [(index, f"{name}[{index}]", item) for index, item in enumerate(value) if not is_file(item)]
         else:
             options[name] = name
             items = [(0, name, value)]
@@ -153,10 +129,6 @@ def _with_column_names(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, **listed, **{name: named(options[name]) for name in COLUMN if name in options}}
 
 
-def _is_file(value: Any) -> bool:
-    return isinstance(value, (str, os.PathLike))
-
-
 def _is_list_of_edges(value: Any) -> bool:
     """Whether this is a list of files and tables, and not of pairs, or of sources and destinations."""
     if not isinstance(value, (list, tuple)) or isinstance(value, EdgeIndex):
@@ -167,116 +139,6 @@ def _is_list_of_edges(value: Any) -> bool:
 def _index_of(edges: Any) -> Any:
     """The index of a table of pandas."""
     return getattr(edges, "index", None) if "pandas" in packages_of(edges) else None
-
-
-# Graphs: several options each.
-
-
-def _of_whole_graph(options: dict[str, Any]) -> dict[str, Any]:
-    """Divides a graph in ``edges`` among the options."""
-    edges = options.get("edges")
-    if edges is None or _is_file(edges):
-        return options
-    packages = packages_of(edges)
-    if "networkx" in packages:
-        return _of_networkx(edges, options)
-    # A tensor of PyTorch Geometric, such as EdgeIndex, is a tensor.
-    if "torch_geometric" in packages and "torch" not in packages:
-        options = _of_pyg(edges, options)
-    if options.get("weights") is True and not _is_sparse(options["edges"]):
-        raise ValueError("weights=True takes the values of a sparse matrix as weights; give an array of weights with other edges")
-    if _is_sparse(options["edges"]):
-        if options.get("weights") is not True:
-            options.setdefault("weight", "none")
-        elif str(options["edges"].dtype).endswith("bool"):
-            raise ValueError("weights=True: the values of a matrix of booleans are no weights")
-        else:
-            del options["weights"]
-    return options
-
-
-def _of_pyg(data: Any, options: dict[str, Any]) -> dict[str, Any]:
-    if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
-        raise TypeError(f"{type(data).__name__} is not ingested; give a torch_geometric.data.Data")
-    if data.edge_index is None:
-        raise ValueError(
-            "this Data has no edge_index; with adj_t, set "
-            "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t.t())[0]"
-        )
-    taken = {option: data[name] for name, option in OF_DATA.items() if name in data}
-    taken["edges"] = EdgeIndex.checked(data.edge_index, "data.edge_index")
-    for name in ("train_mask", "val_mask", "test_mask"):
-        if name in data and data[name].dim() > 1:
-            raise ValueError(f"data.{name} has {data[name].size(1)} splits; choose one, such as data.{name} = data.{name}[:, 0]")
-    if "labels" in taken and taken["labels"].dim() == 2 and taken["labels"].size(1) == 1:
-        taken["labels"] = taken["labels"].view(-1)
-    if "features" not in taken and "labels" not in taken:
-        taken["nodes"] = data.num_nodes
-    left_out = sorted(set(data.keys()) - set(OF_DATA) - {"num_nodes"})
-    if left_out:
-        warn(f"a store does not keep {', '.join(left_out)} of this Data")
-    return {**options, **taken, **{name: value for name, value in options.items() if name != "edges"}}
-
-
-def _of_networkx(graph: Any, options: dict[str, Any]) -> dict[str, Any]:
-    nodes = list(graph.nodes)
-    if not graph.is_directed() and options.setdefault("undirected", True) is False:
-        raise ValueError("undirected=False: this graph is undirected; leave the option out, or give a DiGraph")
-    ids = _ids_of(nodes)
-    options.setdefault("ids", ids)
-    pairs = [end for pair in graph.edges() for end in pair]
-    options["edges"] = EdgeIndex(np.array(pairs, dtype=np.int64 if ids != "string" else object).reshape(-1, 2).T)
-    weight = options.pop("weight", None)
-    if weight not in (None, "none"):
-        missing = next((edge for *edge, value in graph.edges(data=weight) if value is None), None)
-        if missing is not None:
-            raise ValueError(f"weight={weight!r}: the edge from {missing[0]!r} to {missing[1]!r} has no such attribute")
-        options["weights"] = np.fromiter((value for *_, value in graph.edges(data=weight)), np.float64, len(pairs) // 2)
-    listed = {name: _names(options.get(name)) for name in ("features_from", "label", "split_column")}
-    attributes = [name for names in listed.values() for name in names]
-    if attributes and not {"features", "labels"} & options.keys():
-        table = needed("pyarrow", 'node attributes, such as label="kind"').table(
-            {"node_id": nodes, **{name: _attribute(graph, name) for name in attributes}}
-        )
-        options["id"] = "node_id"
-        if listed["features_from"]:
-            options["features"] = table
-        if listed["label"]:
-            options["labels"] = table
-    has_rows = bool({"features", "labels"} & options.keys()) and options.get("id") != "node_id"
-    if ids == "dense":
-        options.setdefault("nodes", len(nodes))
-    if ids != "dense" or (has_rows and nodes != sorted(nodes)):
-        options.setdefault("node_ids", np.array(nodes, dtype=np.int64 if ids != "string" else object))
-    return options
-
-
-def _ids_of(nodes: list) -> str:
-    """The kind of the ids of nodes."""
-    import numbers
-
-    if all(isinstance(node, str) for node in nodes):
-        return "string"
-    wrong = next((node for node in nodes if not isinstance(node, numbers.Integral) or isinstance(node, bool) or node < 0), None)
-    if wrong is not None:
-        raise TypeError(
-            f"the node {wrong!r}: nodes are all strings, or all integers from 0; "
-            'networkx.convert_node_labels_to_integers(graph, label_attribute="name") numbers them'
-        )
-    return "dense" if max(nodes) == len(nodes) - 1 else "sparse"
-
-
-def _names(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return value.split(",") if isinstance(value, str) else list(value)
-
-
-def _attribute(graph: Any, name: str) -> list:
-    values = [attributes.get(name) for _, attributes in graph.nodes(data=True)]
-    if all(value is None for value in values):
-        raise ValueError(f"no node of this graph has the attribute {name!r}")
-    return values
 
 
 # Single inputs.
@@ -306,7 +168,7 @@ def _value(value: Any, option: _Option) -> Value:
         return _array(array_of(value, name, by_row=name in BY_ROW, rows=option.rows), option)
     if "torch" in packages:
         return _tensor(value, option, is_edge_index)
-    if "scipy" in packages and _is_sparse(value):
+    if "scipy" in packages and is_sparse(value):
         return _matrix(value)
     if "polars" in packages:
         return _polars(value, option)
@@ -419,7 +281,7 @@ def _described(array: np.ndarray, name: str) -> str:
 def _tensor(tensor: Any, option: _Option, is_edge_index: bool) -> Value:
     import torch
 
-    if _is_sparse(tensor):
+    if is_sparse(tensor):
         return _matrix(_scipy_of(tensor))
     # NumPy has no bfloat16.
     kept = tensor.dtype if tensor.dtype != torch.bfloat16 else torch.float32
@@ -428,13 +290,6 @@ def _tensor(tensor: Any, option: _Option, is_edge_index: bool) -> Value:
         dtype = np.dtype(str(kept).removeprefix("torch."))
         return _rows(tensor.detach(), dtype, lambda rows: rows.to("cpu", kept).numpy())
     return _array(tensor.detach().to("cpu", kept).numpy(), option, is_edge_index)
-
-
-def _is_sparse(value: Any) -> bool:
-    packages = packages_of(value)
-    if "torch" in packages:
-        return str(value.layout) != "torch.strided"
-    return "scipy" in packages and hasattr(value, "tocsr")
 
 
 def _scipy_of(tensor: Any) -> Any:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args
 
 from . import _grappa
-from ._types import Exclusion, Fanouts, LabelScope, Links, LoaderOptions, Nodes, Numbers, StoreLike
+from ._types import Exclusion, Fanouts, LabelScope, Links, LoaderOptions, Nodes, Numbers, StoreLike, Times
 from .arguments import choice, flag, integer
 from .columns import array_of, require_int64
 from .loader import Batch, BatchT, Loader
 from .store import _numbers
+from .times import relation_is_timed, time_unit, times_of
 
 if TYPE_CHECKING:
     from torch_geometric.sampler import NegativeSampling
@@ -26,6 +27,7 @@ _WHOLE = "links are sampled from the whole graph"
 #: Parameters of `NeighborLoader` that loaders of links do not have.
 INSTEAD = {
     "input_nodes": "seeds are the ends of edge_label_index",
+    "input_time": "seeds are at the times of edge_label_time",
     "disjoint": "a batch has the neighborhood of each end once",
     **dict.fromkeys(
         ("partitions", "repartition_every", "halo", "halo_neighbors", "correction", "shrinkage"), _WHOLE
@@ -58,6 +60,8 @@ class LinkBatch(Batch):
     #: Whether a shared negative has no edge from the source of each positive: shape (p, amount), uint8. None without shared
     #: negatives.
     neg_mask: Any = field(default=None, repr=False)
+    #: The times of pairs in the unit of the store: shape (p + n,), int64; with triplets, of positives: shape (p,). None without times.
+    edge_label_time: Any = field(default=None, repr=False)
 
 
 class LinkLoader(Loader[BatchT]):
@@ -65,6 +69,7 @@ class LinkLoader(Loader[BatchT]):
 
     #: The number of the relation that links are edges of.
     _relation = 0
+    _time_argument = "edge_label_time"
 
     def __init__(
         self,
@@ -74,6 +79,7 @@ class LinkLoader(Loader[BatchT]):
         edge_label_index: Links = "train",
         *,
         edge_label: Numbers | None = None,
+        edge_label_time: Times | None = None,
         neg_sampling: Negatives = "binary",
         candidates: Candidates = "uniform",
         among: Nodes = None,
@@ -106,6 +112,8 @@ class LinkLoader(Loader[BatchT]):
             "relation": self._relation,
             "part": part,
             "edges": edges,
+            "times": None,
+            "at_stored_times": False,
             "edges_per_epoch": None if edges_per_epoch is None else integer("edges_per_epoch", edges_per_epoch, 1),
             "negatives": mode,
             "amount": amount,
@@ -115,14 +123,43 @@ class LinkLoader(Loader[BatchT]):
             "exclude_edges": flag("exclude_edges", exclude_edges),
             "exclude_targets": choice("exclude_targets", exclude_targets, get_args(Exclusion)),
         }
+        self._edge_label_time = edge_label_time
         super().__init__(store, num_neighbors, batch_size, None, labels=labels, **options)
         self._arguments = {**arguments, "store": self.store.path, **options, **self._place}
 
+    def _timed_by(self, input_time: Any) -> str | None:
+        times, edges = self._edge_label_time, self._links["edges"]
+        if isinstance(times, str) and times == "none":
+            return None
+        if times is None:
+            self._links["at_stored_times"] = edges is None and relation_is_timed(self.store, self._relation)
+            if not self._links["at_stored_times"]:
+                return None
+        elif edges is None:
+            raise ValueError(
+                f"edge_label_time: the positives {self._links['part']!r} are edges of the store, at their times there; leave it out, give "
+                '"none" for batches without times, or give edge_label_index as an array'
+            )
+        argument = self._time_argument if times is not None else f"{self._links['part']!r}, whose edges have times"
+        if self._links["negatives"] == "shared":
+            raise ValueError(
+                f"neg_sampling=\"shared\" and {argument}: edges at different times cannot share negatives; give \"triplet\", or "
+                'edge_label_time="none" for batches without times'
+            )
+        return argument
+
     def _open(self):
+        times, edges = self._edge_label_time, self._links["edges"]
+        if edges is not None and self._drawing["times"] is not None:
+            self._links["times"] = times_of(times, "edge_label_time", len(edges[0]), time_unit(self.store), "edges in edge_label_index")
         self._check_amount()
         among = self._links["among"]
         among = None if among is None else _numbers(among, self._sizes()[1], "among")
         self._open_with({**self._links, "among": among})
+
+    def _warn_of_times(self) -> None:
+        if not isinstance(self._edge_label_time, str):
+            super()._warn_of_times()
 
     def _sizes(self) -> tuple[int, int]:
         """The number of edges that links are among, and of the nodes that destinations are among."""
@@ -189,6 +226,10 @@ class LinkNeighborLoader(LinkLoader[LinkBatch]):
             may have an edge twice.
         edge_label: Labels of the positives in an array of shape (e,), or (e, d) without negatives. With binary negatives, labels from 0 are counted from 1, as
             in PyTorch Geometric, and negatives have 0.
+        edge_label_time: The times of the positives, for a graph whose edges have times: integers in the unit of the store, or dates, in the
+            order of `edge_label_index`; or one time for all. Both ends of a positive and of its negatives see the edges up to this time,
+            in a neighborhood that no other positive shares. Edges of the store that `edge_label_index` names are at their stored times.
+            ``"none"`` for batches without times, whose messages may be later than their positives.
         neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive;
             ``"shared"``: destinations that all positives of a batch share; None for none. With a number for each positive (for each
             batch, if they are shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
@@ -200,15 +241,17 @@ class LinkNeighborLoader(LinkLoader[LinkBatch]):
             because such a store does not keep the direction of the file. Negatives have their destination among them, and binary
             ones the source of a positive. Default: all nodes.
         exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
-            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out.
+            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out. Edges count whatever their time is.
         exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
-            positives, ``"none"`` nothing.
+            positives, ``"none"`` nothing. At a time, messages keep other events between the same
+            nodes.
         edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16
             bytes each).
         labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
         **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
             ``edge_weights``, ``edge_features``, ``layout``, ``full_batches``, ``drop_last``, ``sampler``, ``batch_sampler``,
-            ``device``, ``pin_memory``, ``distributed``, ``rank``, ``world_size``. Ranks divide the positives, and samplers give
+            ``device``, ``pin_memory``, ``distributed``, ``rank``, ``world_size``, ``time_equal``, ``time_hops``, ``time_window``,
+            ``time_strategy``. Ranks divide the positives, and samplers give
             positions in `edge_label_index`, in the order of `Store.edge_split` if that is a name.
 
     Raises:

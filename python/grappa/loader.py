@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Se
 
 from . import _grappa
 from ._tensors import Destination, arrays
-from ._types import Correction, Device, Fanouts, FirstHop, Halo, LabelScope, Layout, Nodes, StoreLike
+from ._types import Correction, Device, Fanouts, FirstHop, Halo, LabelScope, Layout, Nodes, StoreLike, TimeHops, Times, TimeStrategy
 from .arguments import choice, flag, integer
-from .command import tell_warnings, warn_of_times
+from .command import tell_warnings
 from .orders import order_of
 from .neighborhoods import NODE
 from .partitions import partition_options
 from .ranks import Ranks
 from .store import Store, _numbers
+from .times import require_limits, require_times, time_options, time_unit, times_of, warn_of_times
 
 if TYPE_CHECKING:
     from .batch_rows import BatchRows
@@ -51,6 +52,8 @@ class Block:
     edge_type: Any = field(default=None, repr=False)
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: Any = field(default=None, repr=False)
+    #: The times of the edges in the unit of the store: shape (e,), int64. None unless seeds have times.
+    edge_time: Any = field(default=None, repr=False)
 
 
 @dataclass
@@ -88,7 +91,11 @@ class Batch:
     edge_type: Any = field(default=None, repr=False)
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: Any = field(default=None, repr=False)
-    #: With ``disjoint=True``, the index of each node's seed: shape (n,), int64. Otherwise None.
+    #: The times of the edges in the unit of the store: shape (e,), int64. None unless seeds have times.
+    edge_time: Any = field(default=None, repr=False)
+    #: The time of each seed in the unit of the store: shape (batch_size,), int64. None unless seeds have times.
+    seed_time: Any = field(default=None, repr=False)
+    #: With ``disjoint=True`` or times, the index of each node's seed: shape (n,), int64. Otherwise None.
     batch: Any = field(default=None, repr=False)
     #: The number of seeds, then the number of nodes that each hop reached first. None with other layouts than ``"hops"``.
     num_sampled_nodes: list[int] | None = None
@@ -110,6 +117,8 @@ class Loader(Generic[BatchT]):
 
     #: Makes a batch of its parts.
     _kind: Callable[..., BatchT]
+    #: The arguments that give seeds their times, and choose among the edges within the limits, in errors.
+    _time_argument, _strategy_argument = "input_time", "time_strategy"
 
     def __init__(
         self,
@@ -148,6 +157,11 @@ class Loader(Generic[BatchT]):
         shrinkage: float | None = None,
         first_hop: FirstHop = "sampled",
         embeddings: Embedding | Sequence[Embedding] | None = None,
+        input_time: Times | None = None,
+        time_equal: bool = True,
+        time_hops: TimeHops = "seed",
+        time_window: int | None = None,
+        time_strategy: TimeStrategy = "uniform",
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if num_workers:
@@ -179,11 +193,20 @@ class Loader(Generic[BatchT]):
         #: What brings rows of embeddings with batches. None without embeddings.
         self._rows = None if embeddings is None else self._rows_of(embeddings, first_hop)
         self._epoch = 0
+        timed_by = self._timed_by(input_time)
+        limits = time_options(
+            timed_by, self._time_argument, time_equal, time_hops, time_window, (self._strategy_argument, time_strategy)
+        )
+        if timed_by is not None:
+            require_times(self.store, timed_by)
+            has = {"by_weight": by_weight, "partitions": partitions is not None, "layout": layout == "induced"}
+            require_limits(timed_by, {**has, "first_hop": first_hop != "sampled"})
         self._drawing = {
             "replace": flag("replace", replace),
             "by_weight": flag("by_weight", by_weight),
             "layout": layout,
-            "disjoint": flag("disjoint", disjoint),
+            "disjoint": flag("disjoint", disjoint) or limits is not None,
+            "times": limits,
             **self._drawn(num_neighbors, edge_weights, edge_features),
         }
         has_order = sampler is not None or batch_sampler is not None
@@ -198,8 +221,11 @@ class Loader(Generic[BatchT]):
             "full_batches": flag("full_batches", full_batches),
             "drop_last": flag("drop_last", drop_last),
             "by_position": False,
+            "seed_times": None,
         }
         self._seeds = self._seeds_of(input_nodes)
+        if input_time is not None:
+            self._options["seed_times"] = self._times_of_seeds(input_time, input_nodes)
         self._open()
         self._order = order_of(
             sampler,
@@ -244,10 +270,22 @@ class Loader(Generic[BatchT]):
             self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
         finally:
             tell_warnings()
-        if self.store.has_edge_times or self.store.has_node_times:
-            warn_of_times(self.store.path, "edges" if self.store.has_edge_times else "nodes")
+        self._warn_of_times()
         # Threads end before the interpreter does.
         self._close = weakref.finalize(self, self._loader.close)
+
+    def _timed_by(self, input_time: Any) -> str | None:
+        """The argument that gives seeds their times; None if none does."""
+        return None if input_time is None else self._time_argument
+
+    def _warn_of_times(self) -> None:
+        if self._drawing["times"] is None:
+            warn_of_times(self.store, self._time_argument)
+
+    def _times_of_seeds(self, input_time: Any, input_nodes: Any) -> Any:
+        """The time of each seed, in the order of seeds."""
+        count, items = self._listed()
+        return times_of(input_time, self._time_argument, count, time_unit(self.store), f"seeds in {items}")
 
     def _seeds_of(self, input_nodes):
         if input_nodes is None:
@@ -389,6 +427,15 @@ class NeighborLoader(Loader[Batch]):
             destination. A model's first layer takes these instead of edges, so give `num_neighbors` one hop less than the model has layers.
         embeddings: A `grappa.Embedding`, or several of different node types, whose current rows batches have as ``x``, after the features
             if there are some. Batches are tensors then.
+        input_time: The time of each seed, for a graph whose edges have times: integers in the unit of the store (`Store.time_unit`),
+            or dates, in the order of `input_nodes`; or one time for all seeds. A batch has no edge from after the time of its seed, so
+            each seed has a neighborhood of its own, as with ``disjoint``. A seed may be there several times, at different times. Relations
+            without times are not limited. Batches have ``seed_time`` and ``edge_time``.
+        time_equal: Whether edges at the time of the seed count, as in PyTorch Geometric.
+        time_hops: The limit of later hops: ``"seed"`` for the time of the seed, as in PyTorch Geometric, or ``"edge"`` for the time of
+            the edge over which the node was reached.
+        time_window: Edges are at most this much earlier than the limit, in the unit of the store. Default: any time.
+        time_strategy: The edges within the limits that are drawn: ``"uniform"``, any of them, or ``"last"``, the last ones.
 
     With partitions, `batch_size` is the maximum number of seeds of each partition in a step. A batch has the seeds of all
     partitions of this process in a step. Every process has a batch in every step.
@@ -409,6 +456,11 @@ class NeighborLoader(Loader[Batch]):
         >>> loader = grappa.NeighborLoader(store, [5], batch_size=2, input_nodes=[7, 5], sampler=[0, 0, 1])
         >>> [batch.n_id[: batch.batch_size].tolist() for batch in loader]
         [[7], [7, 5]]
+        >>> events = grappa.ingest(np.array([[1, 0], [2, 0]]), time=np.array([10, 20]), out=folder / "events.grappa")
+        >>> loader = grappa.NeighborLoader(events, [5], 2, [0, 0], input_time=[15, 20], shuffle=False)
+        >>> batch = next(iter(loader))
+        >>> batch.seed_time.tolist(), batch.edge_time.tolist(), batch.batch[batch.edge_index[1]].tolist()
+        ([15, 20], [10, 10, 20], [0, 1, 1])
     """
 
     _kind = Batch

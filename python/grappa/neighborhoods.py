@@ -96,6 +96,7 @@ class Reader:
             "edge_features": False,
             "layout": "hops",
             "disjoint": False,
+            "times": None,
         }
 
     def _options(self, memory: int, features: bool) -> dict[str, Any]:
@@ -110,6 +111,7 @@ class Reader:
             "full_batches": False,
             "drop_last": False,
             "by_position": True,
+            "seed_times": None,
         }
 
 

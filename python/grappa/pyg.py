@@ -54,6 +54,13 @@ class NeighborLoader(NodeLoader[Data]):
             0 none. Of a graph with types, by each relation; or a dict with a list for each relation.
         input_nodes: The seeds: node numbers, which may repeat, a mask over all nodes, the name of a split, or None for all nodes. Of a
             graph with types: a type, or a pair of a type and its nodes, or a list of these for seeds of several types.
+        input_time: The time of each seed, for a graph whose edges have times: int64 in the unit of the store, or dates, in the order of
+            the seeds; or one time for all. With seeds of several types, a dict by type. No edge of a batch is later than its seed, at no
+            hop. Relations without times are not limited. Seeds have neighborhoods of their own, as with ``disjoint``, and batches have
+            ``batch`` and ``seed_time``.
+        temporal_strategy: ``"uniform"`` draws any edges up to the time of the seed, ``"last"`` the last ones.
+        time_attr: The name that the times of edges have in batches. Default: ``"edge_time"``. The store knows its times, so any name will
+            do; without ``input_time``, or if the edges of the store have no times, it is an error.
         replace: Whether to draw with replacement.
         subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all
             edges among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
@@ -71,7 +78,8 @@ class NeighborLoader(NodeLoader[Data]):
         pin_memory: Whether tensors are in pinned memory.
         layout: ``"blocks"`` gives batches ``blocks`` instead of ``edge_index``: a `Block` per hop, as DGL has it.
         **options: As `grappa.NeighborLoader`: ``sampler``, ``batch_sampler``, ``memory``, ``seed``, ``threads``, ``features``,
-            ``labels``, ``edge_weights``, ``edge_features``, ``device``, ``distributed``, ``partitions`` and what belongs to them.
+            ``labels``, ``edge_weights``, ``edge_features``, ``device``, ``distributed``, ``partitions`` and what belongs to them,
+            ``time_equal``, ``time_hops`` and ``time_window``.
             Other options of `torch.utils.data.DataLoader` are accepted if they have no effect here, and refused otherwise.
 
     Raises:
@@ -94,13 +102,13 @@ class NeighborLoader(NodeLoader[Data]):
 
     def _batch(self, entries: dict[str, Any]) -> Data:
         blocks = entries.pop("blocks", None)
-        data = Data(num_nodes=len(entries["n_id"]), **entries)
+        data = Data(num_nodes=len(entries["n_id"]), **self._named(entries))
         if blocks is not None:
             data.blocks = [Block(**block) for block in blocks]
         if self._input_id is not None:
             data.input_id = self._input_id[entries["input_id"].cpu()].to(entries["input_id"].device)
         if self.subgraph_type == "bidirectional":
-            _add_reverse_edges(data)
+            _add_reverse_edges(data, self._time_attr or "edge_time")
         mark_hops(data)
         return data if self.transform is None else self.transform(data)
 
@@ -208,6 +216,10 @@ class LinkNeighborLoader(EdgeLoader[Data]):
         edge_label_index: The positives, as `grappa.LinkNeighborLoader`. Default: ``"train"``, the edges of the graph. Of a graph with
             types: a relation, such as ``("user", "buys", "item")``, or a pair of a relation and its positives.
         edge_label: As `grappa.LinkNeighborLoader`.
+        edge_label_time: As `grappa.LinkNeighborLoader`. Messages do not use a positive itself, so scripts need not subtract 1, as they do for PyTorch Geometric.
+            Batches have ``edge_label_time`` of all pairs; with triplets, ``seed_time`` of the positives, as there.
+        temporal_strategy: As `NeighborLoader`.
+        time_attr: As `NeighborLoader`.
         neg_sampling: ``"binary"``, ``"triplet"``, or `torch_geometric.sampler.NegativeSampling`. Default: none.
         neg_sampling_ratio: Negatives per positive, as ``neg_sampling="binary"`` with this amount.
         replace: Whether to draw neighbors with replacement.
@@ -234,13 +246,15 @@ class LinkNeighborLoader(EdgeLoader[Data]):
     def _batch(self, entries: dict[str, Any]) -> Data:
         entries = self._labelled(entries)
         del entries["batch_size"]
+        if "src_index" in entries and "edge_label_time" in entries:
+            entries["seed_time"] = entries.pop("edge_label_time")
         if not self._has_labels:
             del entries["edge_label"]
         if self._input_id is not None:
             entries["input_id"] = self._input_id[entries["input_id"].cpu()].to(entries["input_id"].device)
-        data = Data(num_nodes=len(entries["n_id"]), **entries)
+        data = Data(num_nodes=len(entries["n_id"]), **self._named(entries))
         if self.subgraph_type == "bidirectional":
-            _add_reverse_edges(data)
+            _add_reverse_edges(data, self._time_attr or "edge_time")
         return data if self.transform is None else self.transform(data)
 
 
@@ -304,9 +318,9 @@ class Graph:
         )
 
 
-def _add_reverse_edges(data):
-    """Each edge in both directions, once. A reversed edge has the weight, features, type and id of the sampled edge."""
-    values = {name: data[name] for name in ("edge_weight", "edge_attr", "edge_type", "e_id") if name in data}
+def _add_reverse_edges(data, time_attr):
+    """Each edge in both directions, once. A reversed edge has the weight, features, type, time and id of the sampled edge."""
+    values = {name: data[name] for name in ("edge_weight", "edge_attr", "edge_type", "e_id", time_attr) if name in data}
     row, col = data.edge_index
     edges = torch.arange(len(row), device=row.device) if values else None
     row, col, edges = to_bidirectional(row, col, row, col, edges, edges)

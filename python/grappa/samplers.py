@@ -16,13 +16,11 @@ from ._tensors import converted, tensor
 from ._types import Fanouts, StoreLike
 from .loader import _bytes, _fanouts
 from .store import Store, _numbers
+
 #: Why times are refused.
-NO_TIMES = "a store has no timestamps"
+NO_TIMES = "grappa.pyg.Sampler samples without times; give grappa.pyg.NeighborLoader input_time=..."
 #: What takes the place of parameters that stores and native threads have no use for.
 INSTEAD = {
-    "input_time": NO_TIMES,
-    "edge_label_time": NO_TIMES,
-    "time_attr": NO_TIMES,
     "neighbor_sampler": "give torch_geometric.loader.NodeLoader a sampler of your own, with grappa.pyg.FeatureStore",
     "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
     "torch_geometric.loader.NodeLoader a grappa.pyg.Sampler",
@@ -54,6 +52,8 @@ class Block(NamedTuple):
     edge_type: torch.Tensor | None = None
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: torch.Tensor | None = None
+    #: The times of the edges: shape (e,), int64. None unless seeds have times.
+    edge_time: torch.Tensor | None = None
 
 
 class Sampler(BaseSampler):
@@ -109,6 +109,7 @@ class Sampler(BaseSampler):
             "edge_features": False,
             "layout": "induced" if self.subgraph_type == "induced" else "hops",
             "disjoint": False,
+            "times": None,
         }
         self._sampler = _grappa.Sampler(self.store._store, drawing, _bytes(memory))
 
@@ -269,14 +270,12 @@ def draws_by_weight(weight_attr: str | None) -> bool:
     return weight_attr is not None
 
 
-def refuse(options, temporal_strategy, num_workers, **parameters):
+def refuse(options, num_workers, **parameters):
     """`ValueError` for a parameter that is impossible here. Takes parameters without an effect out of `options`."""
     parameters |= {name: options.pop(name) for name in INSTEAD if name in options}
     for name, value in parameters.items():
         if value is not None:
             raise ValueError(f"{name}: {INSTEAD[name]}")
-    if temporal_strategy != "uniform":
-        raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
     without_workers(num_workers, options)
 
 

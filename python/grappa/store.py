@@ -94,13 +94,18 @@ class Store(StoreCommands):
 
     @property
     def has_edge_times(self) -> bool:
-        """Whether edges have times. Loaders do not use them, and warn of that."""
+        """Whether edges have times."""
         return self._store.has_edge_times
 
     @property
     def has_node_times(self) -> bool:
-        """Whether nodes have times. Loaders do not use them, and warn of that."""
+        """Whether nodes have times."""
         return self._store.has_node_times
+
+    @property
+    def time_unit(self) -> str | None:
+        """The unit of the times of edges or nodes: ``"integer"``, ``"days"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. None without times."""
+        return self._store.time_unit
 
     @property
     def num_edge_features(self) -> int:

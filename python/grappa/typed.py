@@ -11,10 +11,11 @@ import numpy as np
 
 from . import _grappa
 from .arguments import flag
-from .command import tell_warnings, warn_of_times
+from .command import tell_warnings
 from .graph import EdgeType, Graph, has_types
 from .loader import BatchT, Loader, _fanouts
 from .store import _numbers
+from .times import time_unit, times_of
 
 
 def typed_graph(data: Any) -> Graph | None:
@@ -61,10 +62,7 @@ class TypedLoader(Loader[BatchT]):
             )
         finally:
             tell_warnings()
-        if any(self.store[edge_type].has_edge_times for edge_type in self.store.edge_types):
-            warn_of_times(self.store.path, "edges")
-        elif any(self.store[node_type].has_node_times for node_type in self.store.node_types):
-            warn_of_times(self.store.path, "nodes")
+        self._warn_of_times()
         self._close = weakref.finalize(self, self._loader.close)
 
     def _seeds_of(self, input_nodes):
@@ -78,6 +76,25 @@ class TypedLoader(Loader[BatchT]):
         if isinstance(nodes, str):
             return nodes_of_type.split(nodes)
         return _numbers(nodes, nodes_of_type.num_nodes, f"input_nodes of {name!r}")
+
+    def _times_of_seeds(self, input_time: Any, input_nodes: Any) -> Any:
+        if not isinstance(input_time, Mapping):
+            if len(self._seeds) > 1 and np.ndim(input_time):
+                raise TypeError(
+                    f"input_time: seeds are of {len(self._seeds)} types; give a dict with the times of each, such as "
+                    f"{{{self._seeds[0][0]!r}: ...}}, or one time for all"
+                )
+            input_time = {name: input_time for name, _ in self._seeds}
+        missing = next((name for name, _ in self._seeds if name not in input_time), None)
+        other = next((name for name in input_time if name not in dict(self._seeds)), None)
+        if missing is not None or other is not None:
+            found = f"has no times of {missing!r}" if missing is not None else f"has times of {other!r}, and no seed has this type"
+            raise ValueError(f"input_time {found}; give the times of {', '.join(repr(name) for name, _ in self._seeds)}")
+        unit = time_unit(self.store)
+        times = [
+            times_of(input_time[name], "input_time", len(numbers), unit, f"seeds of {name!r}") for name, numbers in self._seeds
+        ]
+        return np.concatenate(times)
 
     def _node_types(self) -> list[str]:
         return self.store.node_types

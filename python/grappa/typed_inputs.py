@@ -7,19 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _grappa
-from .arguments import flag, integer
+from .arguments import choice, flag, integer
 from .command import _Bar, tell_warnings, warn
+from .edge_times import TIME, timed_table
 from .graph import EdgeType, Graph
-from .inputs import Array, Data, EdgeIndex, _Option, _value
+from .inputs import Array, Data, _Option, _value
 from .loader import _bytes
 from .typed import relation_named
+from .whole_graphs import EdgeIndex
 
 #: Attributes of node types and of relations, and the options that they are.
 OF_NODES = {"x": "features", "y": "labels", "train_mask": "train", "val_mask": "val", "test_mask": "test"}
 OF_EDGES = {"edge_index": "edges", "edge_weight": "weights", "edge_attr": "edge_features"}
+#: The units of times of edges.
+TIME_UNITS = ("integer", "days", "s", "ms", "us", "ns")
 #: Options of the run, with their defaults.
 OPTIONS: dict[str, Any] = {
     "memory": None, "threads": None, "tmp": None, "force": False, "resume": False, "chunks": None, "seed": 0, "edge_split": None,
+    "time": None, "time_unit": None,
 }  # fmt: skip
 
 
@@ -39,7 +44,8 @@ def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, 
         raise ValueError("this HeteroData has no relations; set data['author', 'writes', 'paper'].edge_index")
     left_out: set[str] = set()
     nodes = [_nodes(data, name, left_out) for name in data.node_types]
-    relations = [_relation(data, edge_type, left_out) for edge_type in data.edge_types]
+    times = _times(data, options.pop("time", None))
+    relations = [_relation(data, edge_type, times.get(edge_type), left_out) for edge_type in data.edge_types]
     if left_out:
         warn(f"a store does not keep {', '.join(sorted(left_out))} of this HeteroData")
     ends = [data[edge_type].edge_index for edge_type in data.edge_types]
@@ -77,6 +83,8 @@ def ingest_members(
     edge_types = [(relation["source"], relation["name"], relation["destination"]) for relation in relations]
     _set_reverses(relations, edge_types, ends)
     run = OPTIONS | options
+    run.pop("time")
+    _set_time_unit(run.pop("time_unit"), relations)
     _hold_out(run.pop("edge_split"), relations, edge_types)
     run = {
         **run,
@@ -121,17 +129,43 @@ def nodes_entry(name: str, count: int, given: Mapping[str, tuple[str, Any]]) -> 
     return {"name": name, "nodes": count, **entries}
 
 
-def _relation(data: Any, edge_type: tuple[str, str, str], left_out: set[str]) -> dict[str, Any]:
+def _times(data: Any, time: Any) -> dict[EdgeType, tuple[str, Any]]:
+    """The attribute with the times of the edges of each relation that has some, and the times. `time` is the name of an attribute, or a
+    dict with the name or the times by relation."""
+    if time is None:
+        return {}
+    edge_types = list(data.edge_types)
+    if isinstance(time, str):
+        found = {edge_type: (time, data[edge_type][time]) for edge_type in edge_types if time in data[edge_type]}
+        if not found:
+            raise ValueError(f"time={time!r}: no relation of this HeteroData has such an attribute")
+        return found
+    if not isinstance(time, Mapping):
+        raise TypeError(f"time is a {type(time).__name__}; give the name of an attribute, or a dict by relation")
+    times = {}
+    for key, value in time.items():
+        edge_type = relation_named(key, edge_types)
+        if edge_type is None:
+            raise KeyError(f"time has {key!r}, and the graph has no such relation; it has {edge_types}")
+        if isinstance(value, str) and value not in data[edge_type]:
+            raise ValueError(f"time[{key!r}]={value!r}: this relation has no such attribute")
+        times[edge_type] = (value, data[edge_type][value]) if isinstance(value, str) else ("", value)
+    return times
+
+
+def _relation(data: Any, edge_type: EdgeType, time: tuple[str, Any] | None, left_out: set[str]) -> dict[str, Any]:
     of_type = data[edge_type]
     shown = f"data[{', '.join(map(repr, edge_type))}]"
     if of_type.get("edge_index") is None:
         raise ValueError(
             f"{shown} has no edge_index; with adj_t, set edge_index = torch_geometric.utils.to_edge_index(adj_t.t())[0]"
         )
-    left_out.update(set(of_type.keys()) - set(OF_EDGES))
+    left_out.update(set(of_type.keys()) - set(OF_EDGES) - ({time[0]} if time is not None else set()))
     given = {option: (f"{shown}.{attribute}", of_type[attribute]) for attribute, option in OF_EDGES.items() if attribute in of_type}
     given["edges"] = given["edges"][0], EdgeIndex.checked(of_type.edge_index, f"{shown}.edge_index")
-    return relation_entry(edge_type, given)
+    if time is None:
+        return relation_entry(edge_type, given)
+    return timed_entry(edge_type, given, tuple(of_type.edge_index), (f"{shown}.{time[0]}" if time[0] else f"time[{edge_type!r}]", time[1]))
 
 
 def relation_entry(edge_type: EdgeType, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
@@ -139,7 +173,39 @@ def relation_entry(edge_type: EdgeType, given: Mapping[str, tuple[str, Any]]) ->
     entries: dict[str, Any] = {option: None for option in OF_EDGES.values()}
     entries |= {option: _data(shown, option, value) for option, (shown, value) in given.items()}
     source, name, destination = edge_type
-    return {"source": source, "name": name, "destination": destination, "reverse_of": None, "edge_split": None, **entries}
+    return {
+        "source": source, "name": name, "destination": destination, "reverse_of": None, "edge_split": None, "time": None, **entries,
+    }  # fmt: skip
+
+
+def timed_entry(
+    edge_type: EdgeType, given: Mapping[str, tuple[str, Any]], ends: tuple[Any, Any], time: tuple[str, Any]
+) -> dict[str, Any]:
+    """A relation for the engine whose edges have times. `time` has their name in messages and the times."""
+    table = timed_table(*ends, time[1], time[0])
+    return {**relation_entry(edge_type, {**given, "edges": (given["edges"][0], table)}), "time": (TIME, None)}
+
+
+def _set_time_unit(unit: Any, relations: list[dict[str, Any]]) -> None:
+    """Sets the unit of the times of all relations, and fails if a reverse has no times: its edges would be seen at any time."""
+    if unit is not None:
+        choice("time_unit", unit, TIME_UNITS)
+    timed = [relation for relation in relations if relation["time"] is not None]
+    if unit is not None and not timed:
+        raise ValueError(f"time_unit={unit!r}: edges have no times; give time=..., or leave it out")
+    for relation in timed:
+        relation["time"] = (TIME, unit)
+    for relation in relations:
+        earlier = relation["reverse_of"]
+        if earlier is None or (relation["time"] is None) == (relations[earlier]["time"] is None):
+            continue
+        pair = [relation, relations[earlier]]
+        without, other = pair if relation["time"] is None else pair[::-1]
+        names = [(of["source"], of["name"], of["destination"]) for of in (without, other)]
+        raise ValueError(
+            f"{names[0]} has no times, and {names[1]}, which has the same edges in the other direction, has some: batches would have edges "
+            f"of any time by {names[0]}; give its times, too"
+        )
 
 
 def _set_reverses(relations: list[dict[str, Any]], types: list[EdgeType], ends: Sequence[Any]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from .databases import Folder
 from .graph import EdgeType
-from .inputs import _ids_of
 from .optional import needed
+from .whole_graphs import ids_of
 
 #: Columns of the tables of nodes and edges, beside attributes.
 NODE, SOURCE, DESTINATION = "node_id", "source_id", "destination_id"
@@ -42,7 +42,7 @@ def write_types(graph: Any, node_type: str | None, edge_type: str | None, path: 
     folder = Folder(path)
     tables, lists = [], []
     for number, (name, of_type) in enumerate(nodes.items()):
-        ids = _ids_of(of_type)
+        ids = ids_of(of_type)
         columns = {NODE: of_type, **_attributes(OF_NODES, options, [name], [graph.nodes[node] for node in of_type], of_type)}
         shown = f"the nodes of type {name!r}"
         tables.append(f"{name}={_write(folder, f'nodes-{number}.parquet', shown, columns)}")

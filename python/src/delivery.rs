@@ -1,5 +1,7 @@
 //! The epochs of a loader: what its thread does for each of them, with or without types, for seeds and for links.
 
+use std::sync::Arc;
+
 use grappa_engine::{
     Batch, Loader, Progress, Result,
     sample::{LoaderOptions, Seeds, feed::BatchSource},
@@ -11,8 +13,9 @@ use crate::{
     epochs::{Command, Deliver, Options, PreparedBatch},
     error::exception,
     links::{LinkArrays, LinkOptions, Links},
-    nodes::joined,
+    nodes::{Numbers, joined},
     partitions::{LossWeight, PartitionOptions, Partitions},
+    times::times_at,
 };
 
 /// A loader, and what decides the seeds or links of its epochs.
@@ -34,9 +37,10 @@ impl EpochSource {
         links: Option<LinkOptions>,
         progress: &dyn Progress,
     ) -> PyResult<Self> {
+        let times = options.seed_times.as_ref().map(|Numbers(times)| Arc::new(times.clone()));
         let links = links.map(|links| Links::open(links, &graph, &mut loading, progress)).transpose()?;
         let mut loader = Loader::of_graph(&graph, loading);
-        let mut partitions = Partitions::new(partitions, seeds, options.seed);
+        let mut partitions = Partitions::new(partitions, seeds, times, options.seed);
         partitions.open(&mut loader, &graph, 0, progress).map_err(exception)?;
         if let Some(links) = &links {
             links.open_epoch(&mut loader, 0, progress).map_err(exception)?;
@@ -50,6 +54,8 @@ impl EpochSource {
 pub struct BatchTask {
     /// For seeds, their indices in the list of all seeds, or none if these are all nodes; for links, the numbers of the positives.
     pub input_ids: Option<Vec<i64>>,
+    /// For seeds with times, the time of each.
+    pub seed_times: Option<Vec<i64>>,
     pub loss_weight: LossWeight,
     pub links: Option<LinkArrays>,
 }
@@ -90,6 +96,7 @@ impl<P: Prepare> Deliver for Delivery<P> {
                 let arrays = links.arrays(&batches, batch.index(), batch.minibatches())?;
                 let task = BatchTask {
                     input_ids: Some(joined(&[&arrays.numbers], "the numbers of edges")?),
+                    seed_times: None,
                     loss_weight: LossWeight::OfBatch(1.0),
                     links: Some(arrays),
                 };
@@ -99,6 +106,9 @@ impl<P: Prepare> Deliver for Delivery<P> {
         partitions.open(loader, graph, command.epoch, &until_end)?;
         if let Some(order) = order {
             loader.set_seeds(partitions.seeds_at(&order.positions).into());
+            if let Some(times) = &partitions.times {
+                loader.set_seed_times(Arc::new(times_at(times, &order.positions)));
+            }
             loader.set_batches(order.ends.clone());
         }
         let all = loader.all_batches(command.epoch);
@@ -106,8 +116,11 @@ impl<P: Prepare> Deliver for Delivery<P> {
         let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
         let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
         command.deliver_each(loader.deliver(&batches), |batch| {
+            let input_ids = partitions.input_ids(&batches, batch.index(), order.map(|order| &order.positions[..]));
+            let times = partitions.times.as_ref().zip(input_ids.as_ref());
             let task = BatchTask {
-                input_ids: partitions.input_ids(&batches, batch.index(), order.map(|order| &order.positions[..])),
+                seed_times: times.map(|(times, ids)| times_at(times, ids)),
+                input_ids,
                 loss_weight: partitions.loss_weight(graph, &batches, &batch, seeds_per_step),
                 links: None,
             };

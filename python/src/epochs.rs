@@ -26,6 +26,7 @@ use pyo3::{
 use crate::{
     array::{LEASES_MAX, Leases},
     error::exception,
+    nodes::Numbers,
     process::OfProcess,
 };
 
@@ -120,6 +121,8 @@ pub struct Options {
     /// Whether seeds are positions in the store, and batches have the positions of their nodes, too. In ascending order of positions,
     /// adjacency lists are read front to back.
     pub by_position: bool,
+    /// The time of each seed of the list of all seeds, if seeds have times.
+    pub seed_times: Option<Numbers>,
 }
 
 impl Options {

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use grappa_engine::{io::map::report_faults, store::Graph as EngineGraph};
+use grappa_engine::{Store as EngineStore, io::map::report_faults, store::Graph as EngineGraph};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
 use crate::{array::Array, error::exception, labels::Labels, links::RelationStores, store::Store};
@@ -70,6 +70,15 @@ impl Graph {
             (manifest.edges, manifest.weighted, dim, store.is_timed())
         });
         edges.collect()
+    }
+
+    /// The units of the times of each relation, and then of each node type. None without times.
+    #[getter]
+    fn time_units(&self) -> PyResult<Vec<Option<&'static str>>> {
+        let of_edges = self.graph.relations().iter().map(|store| Ok(store.time_axis()?.map(|axis| axis.unit.name())));
+        let of_nodes =
+            self.graph.node_types().iter().map(|store| Ok(store.node_times()?.map(|times| times.axis().unit.name())));
+        of_edges.chain(of_nodes).collect::<grappa_engine::Result<_>>().map_err(exception)
     }
 
     /// The sources and destinations of the edges of a part of a relation, as `Store.edge_split` has them: shape (2, edges).

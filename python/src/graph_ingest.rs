@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use grappa_engine::ingest::{
     EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, Input, NodeData, NodeIngest, NodeSplits, NodeTypeIngest,
-    RelationIngest, Resources, SplitFile, StoreLayout, ingest_graph as ingest,
+    RelationIngest, Resources, SplitFile, StoreLayout, TimeColumn, TimeUnit, ingest_graph as ingest,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
@@ -33,6 +33,8 @@ pub struct EdgesInMemory<'py> {
     edges: Data<'py>,
     weights: Option<Data<'py>>,
     edge_features: Option<Data<'py>>,
+    /// The column of the table of edges with their times, and the unit of integers in it.
+    time: Option<(String, Option<String>)>,
     /// The place of an earlier relation with the same edges in the other direction.
     reverse_of: Option<usize>,
     /// The shares of edges that are held out, such as `80/10/10`.
@@ -118,8 +120,13 @@ impl EdgesInMemory<'_> {
             let shares = shares.parse().map_err(|problem| PyValueError::new_err(format!("edge_split: {problem}")))?;
             EdgeSplit::random(shares, seed).map_err(exception)
         });
+        let time = self.time.map(|(column, unit)| {
+            let known = |name: &String| TimeUnit::ALL.into_iter().find(|unit| unit.name() == name);
+            TimeColumn { column, unit: unit.as_ref().and_then(known) }
+        });
         let ends = [&self.source[..], &self.name, &self.destination];
         let mut relation = RelationIngest::new(ends, [Input::from(self.edges.into_input()?.1)]);
+        relation.edges.form.columns.time = time;
         relation.edges = EdgeIngest {
             form: EdgeForm {
                 weights: input(self.weights)?,

@@ -17,6 +17,7 @@ use crate::{
     array::Array,
     error::exception,
     nodes::{collected, joined, numbers_of, reserved},
+    times::{TimeDrawing, part_of_each},
 };
 
 /// The purpose of the memory, in errors.
@@ -36,6 +37,8 @@ pub struct EdgeParts {
     pub weights: bool,
     /// The places of edges in the store.
     pub ids: bool,
+    /// The times of edges.
+    pub times: bool,
     /// The number of features of an edge, if batches have them.
     pub dim: Option<usize>,
     /// The place among these features of the number of an edge's type, if edges have types.
@@ -75,6 +78,8 @@ pub struct Drawing {
     layout: String,
     /// Whether each seed has a neighborhood of its own.
     disjoint: bool,
+    /// The limits by the times of seeds, if seeds have times.
+    times: Option<TimeDrawing>,
 }
 
 impl Drawing {
@@ -119,7 +124,8 @@ impl Drawing {
         };
         let (dim, type_place) = EdgeParts::features_of(store).map_err(exception)?;
         let dim = dim.filter(|_| self.edge_features);
-        let edges = EdgeParts { weights: self.edge_weights, ids: self.edge_ids, dim, type_place };
+        let edges =
+            EdgeParts { weights: self.edge_weights, ids: self.edge_ids, times: self.times.is_some(), dim, type_place };
         // What induced edges have is read with these.
         let is_sampled = !matches!(kind, Kind::Induced(_));
         let mut sampler = sampler;
@@ -128,6 +134,9 @@ impl Drawing {
         }
         if is_sampled && (edges.ids || edges.dim.is_some()) {
             sampler = sampler.with_edge_ids();
+        }
+        if let Some(times) = &self.times {
+            sampler = times.apply(sampler)?;
         }
         Ok((sampler, Layout { kind, disjoint: self.disjoint, edges }))
     }
@@ -173,6 +182,7 @@ pub struct Coo {
     index: Vec<i64>,
     weights: Option<Vec<f32>>,
     ids: Option<Vec<i64>>,
+    times: Option<Vec<i64>>,
     /// With the number of features of an edge.
     features: Option<(Vec<f32>, usize)>,
     /// The place of the number of an edge's type among them.
@@ -209,7 +219,7 @@ impl Neighborhood {
         Ok(Self {
             numbers: numbers_of(store, &minibatch.nodes)?,
             seeds: minibatch.seeds,
-            seed_of_each: layout.disjoint.then(|| seed_of_each(minibatch)).transpose()?,
+            seed_of_each: layout.disjoint.then(|| part_of_each(minibatch)).transpose()?,
             edges,
         })
     }
@@ -244,20 +254,6 @@ impl Neighborhood {
     }
 }
 
-/// The index of each node's seed, if seeds were sampled apart: no edge joins the neighborhoods of two seeds.
-fn seed_of_each(minibatch: &Minibatch) -> Result<Vec<i64>> {
-    let mut seeds = reserved(minibatch.nodes.len(), BATCH)?;
-    seeds.extend(0..minibatch.seeds as i64);
-    seeds.resize(minibatch.nodes.len(), 0);
-    for block in &minibatch.blocks {
-        for destination in 0..block.destinations {
-            let seed = seeds[destination];
-            block.indices[block.edges_of(destination)].iter().for_each(|&source| seeds[source as usize] = seed);
-        }
-    }
-    Ok(seeds)
-}
-
 impl Coo {
     /// The edges of some blocks.
     pub fn from_blocks(blocks: &[&Block], parts: EdgeParts) -> Result<Self> {
@@ -271,7 +267,7 @@ impl Coo {
                 index.resize(index.len() + (bounds[1] - bounds[0]) as usize, destination);
             }
         }
-        let (mut weights, mut ids, mut features) = (None, None, None);
+        let (mut weights, mut ids, mut times, mut features) = (None, None, None, None);
         if parts.weights {
             let of_blocks: Vec<_> = blocks.iter().map(|block| &block.edge_weights[..]).collect();
             weights = Some(joined(&of_blocks, BATCH)?);
@@ -280,11 +276,15 @@ impl Coo {
             let of_blocks = blocks.iter().flat_map(|block| &block.edge_ids);
             ids = Some(collected(of_blocks.map(|&id| id as i64), edges, BATCH)?);
         }
+        if parts.times {
+            let of_blocks: Vec<_> = blocks.iter().map(|block| &block.edge_times[..]).collect();
+            times = Some(joined(&of_blocks, BATCH)?);
+        }
         if let Some(dim) = parts.dim {
             let of_blocks: Vec<_> = blocks.iter().map(|block| &block.edge_features[..]).collect();
             features = Some((joined(&of_blocks, BATCH)?, dim));
         }
-        Ok(Self { index, weights, ids, features, type_place: parts.type_place })
+        Ok(Self { index, weights, ids, times, features, type_place: parts.type_place })
     }
 
     /// All edges among `nodes`, by destination.
@@ -319,7 +319,7 @@ impl Coo {
         if let Some(dim) = wanted.dim {
             features = Some((joined(&parts.iter().map(|part| &part.features[..]).collect::<Vec<_>>(), BATCH)?, dim));
         }
-        Ok(Self { index: joined(&ends, BATCH)?, weights, ids, features, type_place: wanted.type_place })
+        Ok(Self { index: joined(&ends, BATCH)?, weights, ids, times: None, features, type_place: wanted.type_place })
     }
 
     pub fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -330,6 +330,9 @@ impl Coo {
         }
         if let Some(ids) = self.ids {
             dict.set_item("e_id", Array::vector(ids))?;
+        }
+        if let Some(times) = self.times {
+            dict.set_item("edge_time", Array::vector(times))?;
         }
         if let Some((features, dim)) = self.features {
             if let Some(place) = self.type_place {

@@ -29,6 +29,7 @@ mod runs;
 mod sampler;
 mod store;
 mod threads;
+mod times;
 mod typed_loader;
 mod typed_options;
 

@@ -10,7 +10,7 @@ use grappa_engine::{
         feed::PartitionBatches,
         links::{
             Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, ListedPairs, Negatives, PartEdges,
-            Positives, WithoutNegative,
+            Positives, TimeRange, WithoutNegative,
         },
         policy::EDGE_LIST,
     },
@@ -42,6 +42,10 @@ pub struct LinkOptions {
     part: Option<String>,
     /// Sources and destinations.
     edges: Option<(Numbers, Numbers)>,
+    /// The time of each of these edges, if they have times.
+    times: Option<Numbers>,
+    /// Whether edges of a part are at their stored times.
+    at_stored_times: bool,
     /// The number of edges that each epoch draws; None for all.
     edges_per_epoch: Option<u64>,
     /// `"none"`, `"binary"`, `"triplet"` or `"shared"`.
@@ -66,6 +70,8 @@ pub struct Links {
     /// The node type of destinations.
     destination_type: usize,
     part: EdgePart,
+    /// The times that edges of the part are within, if they are at their stored times.
+    times: Option<TimeRange>,
     /// The edges of each epoch, if they are the same in all.
     positives: Option<Arc<Positives>>,
     edges_per_epoch: Option<u64>,
@@ -131,6 +137,7 @@ impl Links {
             task: Arc::new(task),
             destination_type: graph.manifest().relations[options.relation].destination as usize,
             part,
+            times: options.at_stored_times.then_some(TimeRange::ALL),
             positives: None,
             edges_per_epoch: options.edges_per_epoch,
             edges: 0,
@@ -138,7 +145,10 @@ impl Links {
             seed: loading.minibatches.seed,
         };
         let positives = match list {
-            Some(list) => Arc::new(Positives::list(list)),
+            Some(list) => Arc::new(match options.times {
+                Some(Numbers(times)) => Positives::at_times(list, times),
+                None => Positives::list(list),
+            }),
             None => links.read(0, progress).map_err(exception)?,
         };
         // An array without edges has no batches. A part without them is a mistake.
@@ -186,7 +196,7 @@ impl Links {
             store: &self.task.store,
             part: self.part,
             destinations: self.task.destinations.as_deref(),
-            times: None,
+            times: self.times,
         };
         Positives::of_part(edges, sample, self.memory, progress).map(Arc::new)
     }
@@ -198,11 +208,23 @@ impl Links {
         let positives = batches.positives(batches.places(index)[0]);
         let pairs = &types[self.destination_type].links;
         let count = indices.len();
+        let source = &types[pairs.source_type];
+        let times = (!source.part_times.is_empty()).then(|| {
+            let sources = pairs.positives.iter().chain(match self.task.negatives {
+                Negatives::Pairs(_) => &pairs.negatives[..],
+                _ => &[],
+            });
+            let time = |pair: &[u32; 2]| {
+                source.part_times[source.parts.get(pair[0] as usize).map_or(0, |&part| part as usize)]
+            };
+            collected(sources.map(time), pairs.positives.len() + pairs.negatives.len(), PAIRS)
+        });
         Ok(LinkArrays {
             numbers: collected(indices.into_iter().map(|index| positives.number(index) as i64), count, PAIRS)?,
             positives: Pairs::from_pairs(&pairs.positives)?,
             negatives: Pairs::from_pairs(&pairs.negatives)?,
             is_negative: joined(&[&pairs.is_negative], PAIRS)?,
+            times: times.transpose()?,
             kind: self.task.negatives,
         })
     }
@@ -215,6 +237,8 @@ pub struct LinkArrays {
     positives: Pairs,
     negatives: Pairs,
     is_negative: Vec<bool>,
+    /// The time of each pair, or of each positive with triplets, if edges have times.
+    times: Option<Vec<i64>>,
     kind: Negatives,
 }
 
@@ -228,6 +252,9 @@ impl LinkArrays {
     /// `dst_neg_index` and `neg_mask`.
     pub fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
         let positives = self.positives.sources.len();
+        if let Some(times) = self.times {
+            dict.set_item("edge_label_time", Array::vector(times))?;
+        }
         match self.kind {
             Negatives::None | Negatives::Pairs(_) => {
                 let pairs = positives + self.negatives.sources.len();

@@ -49,6 +49,8 @@ struct Prepared {
     neighborhood: Neighborhood,
     positions: Option<Vec<i64>>,
     input_ids: Vec<i64>,
+    /// The time of each seed, if seeds have times.
+    seed_times: Option<Vec<i64>>,
     labels: Option<Array>,
     links: Option<LinkArrays>,
     loss_weight: LossWeight,
@@ -179,10 +181,10 @@ fn open_store(
     loading.threads = options.threads.unwrap_or(loading.threads);
     let seeds = match seeds {
         // The order of the store is only the order of node numbers if the store kept it.
-        None if options.shuffle
+        None if options.seed_times.is_none() && options.shuffle
             || options.by_position
             || links.is_some()
-            || store.manifest().ids.permutation == PermutationSpec::Identity =>
+            || options.seed_times.is_none() && store.manifest().ids.permutation == PermutationSpec::Identity =>
         {
             Seeds::All
         }
@@ -207,9 +209,10 @@ impl Prepare for StoreBatches {
         let labelled = if self.labels_all { &minibatch.nodes[..] } else { &minibatch.nodes[..minibatch.seeds] };
         let labels = self.labels.as_ref().map(|labels| labels.read(&self.store, labelled));
         let neighborhood = Neighborhood::new(&self.store, minibatch, &self.layout)?;
-        let BatchTask { input_ids, loss_weight, links } = task;
+        let BatchTask { input_ids, seed_times, loss_weight, links } = task;
         Ok(Box::new(Prepared {
             input_ids: input_ids.unwrap_or_else(|| neighborhood.numbers[..minibatch.seeds].to_vec()),
+            seed_times,
             positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,
             loss_weight,
             neighborhood,
@@ -227,6 +230,9 @@ impl PreparedBatch for Prepared {
             dict.set_item("positions", Array::vector(positions))?;
         }
         dict.set_item("input_id", Array::vector(self.input_ids))?;
+        if let Some(times) = self.seed_times {
+            dict.set_item("seed_time", Array::vector(times))?;
+        }
         match self.loss_weight {
             LossWeight::OfBatch(weight) => dict.set_item("loss_weight", weight)?,
             LossWeight::OfSeeds(weights) => dict.set_item("loss_weight", Array::vector(weights))?,

@@ -16,7 +16,7 @@ use grappa_engine::{
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::error::exception;
+use crate::{error::exception, times::SeedTimes};
 
 /// Options of partitions and of the first hop, as the package gives them.
 #[derive(FromPyObject)]
@@ -50,6 +50,8 @@ pub enum LossWeight {
 pub struct Partitions {
     options: PartitionOptions,
     seeds: Seeds,
+    /// The time of each of these.
+    pub times: SeedTimes,
     seed: u64,
     /// The super-epoch whose partitions are open.
     super_epoch: Option<u64>,
@@ -81,8 +83,8 @@ impl PartitionOptions {
 
 impl Partitions {
     /// Partitions that are not open yet. `seed` decides the groups of chunks.
-    pub fn new(options: PartitionOptions, seeds: Seeds, seed: u64) -> Self {
-        Self { options, seeds, seed, super_epoch: None, positions: Vec::new() }
+    pub fn new(options: PartitionOptions, seeds: Seeds, times: SeedTimes, seed: u64) -> Self {
+        Self { options, seeds, times, seed, super_epoch: None, positions: Vec::new() }
     }
 
     /// Opens the partitions of an epoch, unless they are open. All processes draw the same ones.
@@ -112,6 +114,9 @@ impl Partitions {
         }
         if let (Seeds::List(list), 2..) = (&self.seeds, partitions) {
             self.positions = positions(loader, list, partitions);
+        }
+        if let Some(times) = &self.times {
+            loader.set_seed_times(times.clone());
         }
         opened
     }

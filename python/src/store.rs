@@ -123,6 +123,15 @@ impl Store {
 
 #[pymethods]
 impl Store {
+    /// The unit of the times of edges, or of nodes. None without times.
+    #[getter]
+    fn time_unit(&self) -> PyResult<Option<&'static str>> {
+        if let Some(axis) = self.store.time_axis().map_err(exception)? {
+            return Ok(Some(axis.unit.name()));
+        }
+        Ok(self.store.node_times().map_err(exception)?.map(|times| times.axis().unit.name()))
+    }
+
     /// Opens the store at `path`.
     #[new]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {

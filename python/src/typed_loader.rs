@@ -20,6 +20,7 @@ use crate::{
     links::{LinkArrays, LinkOptions},
     nodes::{Numbers, nodes_at, nodes_of, numbers_of, positions_of, reserved},
     partitions::{LossWeight, PartitionOptions},
+    times::{TimeDrawing, part_of_each},
 };
 
 /// The purpose of the memory, in errors.
@@ -40,6 +41,8 @@ pub struct TypedDrawing {
     layout: String,
     /// Whether each seed has a neighborhood of its own.
     disjoint: bool,
+    /// The limits by the times of seeds, if seeds have times.
+    times: Option<TimeDrawing>,
 }
 
 /// What batches of a graph have.
@@ -79,6 +82,8 @@ struct TypePart {
     positions: Option<Vec<i64>>,
     seeds: usize,
     input_ids: Vec<i64>,
+    /// The time of each seed, if seeds have times.
+    seed_times: Vec<i64>,
     /// The number of seeds, then the number of nodes that each hop reaches first.
     nodes_of_hops: Vec<usize>,
     /// The index of each node's seed among the seeds of all types, if seeds have neighborhoods of their own.
@@ -116,6 +121,7 @@ pub fn open_graph(
         Ok(EdgeParts {
             weights: drawing.edge_weights && store.manifest().weighted,
             ids: drawing.edge_ids && store.has_edge_data(),
+            times: drawing.times.is_some() && store.is_timed(),
             dim: dim.filter(|_| drawing.edge_features),
             type_place,
         })
@@ -154,11 +160,14 @@ impl Prepare for GraphBatches {
     fn prepare(&self, batch: Batch, task: BatchTask) -> Result<Box<dyn PreparedBatch>> {
         let minibatches = batch.minibatches();
         let mut input_ids = vec![Vec::new(); minibatches.len()];
+        let mut seed_times = vec![Vec::new(); minibatches.len()];
         if task.links.is_none() {
+            let mut times = task.seed_times.into_iter().flatten();
             for index in task.input_ids.into_iter().flatten() {
                 let (node_type, _) = self.graph.positions().locate(self.seeds[index as usize].0);
                 let group = self.starts.partition_point(|&start| start <= index) - 1;
                 input_ids[node_type].push(index - self.starts[group]);
+                seed_times[node_type].extend(times.next());
             }
         }
         let hops = self.shape.hops(minibatches);
@@ -167,9 +176,15 @@ impl Prepare for GraphBatches {
             RelationPart::new(&blocks, edges, self.has_blocks)
         });
         let relations = parts.collect::<Result<Vec<_>>>()?;
-        let mut seeds_of_each = self.disjoint.then(|| self.seed_of_each(minibatches)).transpose()?.map(Vec::into_iter);
+        let mut seeds_of_each = self
+            .disjoint
+            .then(|| Self::seed_of_each(minibatches, task.links.is_some()))
+            .transpose()?
+            .map(Vec::into_iter);
         let mut types = Vec::with_capacity(input_ids.len());
-        for ((node_type, minibatch), input_ids) in minibatches.iter().enumerate().zip(input_ids) {
+        for (((node_type, minibatch), input_ids), seed_times) in
+            minibatches.iter().enumerate().zip(input_ids).zip(seed_times)
+        {
             let store = &self.graph.node_types()[node_type];
             let labelled = if self.labels_all { &minibatch.nodes[..] } else { &minibatch.nodes[..minibatch.seeds] };
             let labels = self.labels.as_ref().and_then(|labels| labels[node_type].as_ref());
@@ -178,6 +193,7 @@ impl Prepare for GraphBatches {
                 positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,
                 seeds: minibatch.seeds,
                 input_ids,
+                seed_times,
                 nodes_of_hops: (0..=hops).map(|level| self.shape.level(minibatches, node_type, level).len()).collect(),
                 seed_of_each: seeds_of_each.as_mut().and_then(Iterator::next),
                 labels: labels.map(|labels| labels.read(store, labelled)).transpose()?,
@@ -188,31 +204,19 @@ impl Prepare for GraphBatches {
 }
 
 impl GraphBatches {
-    /// The index of each node's seed, of each type, if seeds were sampled apart: no edge joins the neighborhoods of two seeds. Seeds are
-    /// numbered type by type.
-    fn seed_of_each(&self, minibatches: &[Minibatch]) -> Result<Vec<Vec<i64>>> {
-        let mut first = 0;
-        let mut seeds = Vec::with_capacity(minibatches.len());
-        for minibatch in minibatches {
-            let mut of_type = reserved(minibatch.nodes.len(), SEEDS)?;
-            of_type.extend(first..first + minibatch.seeds as i64);
-            of_type.resize(minibatch.nodes.len(), 0);
-            first += minibatch.seeds as i64;
-            seeds.push(of_type);
+    /// The index of each node's seed, of each type, if seeds were sampled apart. Seeds are numbered type by type, and links in their order.
+    fn seed_of_each(minibatches: &[Minibatch], is_of_links: bool) -> Result<Vec<Vec<i64>>> {
+        let mut of_types = minibatches.iter().map(part_of_each).collect::<Result<Vec<_>>>()?;
+        if is_of_links {
+            return Ok(of_types);
         }
-        for hop in 0..self.shape.hops(minibatches) {
-            for (number, ends) in self.shape.relations.iter().enumerate() {
-                let block = self.shape.block(minibatches, number, hop);
-                for destination in 0..block.destinations {
-                    let seed = seeds[ends.destination][destination];
-                    let sources = &mut seeds[ends.source];
-                    block.indices[block.edges_of(destination)]
-                        .iter()
-                        .for_each(|&source| sources[source as usize] = seed);
-                }
-            }
-        }
-        Ok(seeds)
+        // Parts are in the order of the batch, which may mix types.
+        let mut numbers = reserved(minibatches.iter().map(|minibatch| minibatch.seeds).sum(), SEEDS)?;
+        numbers.resize(numbers.capacity(), 0);
+        let parts_of_seeds = of_types.iter().zip(minibatches).flat_map(|(parts, minibatch)| &parts[..minibatch.seeds]);
+        parts_of_seeds.zip(0..).for_each(|(&part, number)| numbers[part as usize] = number);
+        of_types.iter_mut().flatten().for_each(|part| *part = numbers[*part as usize]);
+        Ok(of_types)
     }
 }
 
@@ -246,6 +250,9 @@ impl TypedDrawing {
         }
         if (self.edge_ids || self.edge_features) && has(Store::has_edge_data) {
             sampler = sampler.with_edge_ids();
+        }
+        if let Some(times) = &self.times {
+            sampler = times.apply(sampler)?;
         }
         Ok((sampler, has_blocks))
     }
@@ -291,6 +298,9 @@ impl PreparedBatch for Prepared {
             if !part.input_ids.is_empty() {
                 entries.set_item("batch_size", part.seeds)?;
                 entries.set_item("input_id", Array::vector(part.input_ids))?;
+                if !part.seed_times.is_empty() {
+                    entries.set_item("seed_time", Array::vector(part.seed_times))?;
+                }
             }
             if let Some(seeds) = part.seed_of_each {
                 entries.set_item("batch", Array::vector(seeds))?;

@@ -17,8 +17,19 @@ use pyo3::prelude::*;
 use crate::options::{METHODS, in_python};
 
 /// The options of ingest that take data.
-const DATA: [&str; 10] =
-    ["val-edges", "test-edges", "features", "labels", "node-ids", "weights", "edge-features", "train", "val", "test"];
+const DATA: [&str; 11] = [
+    "val-edges",
+    "test-edges",
+    "features",
+    "labels",
+    "node-ids",
+    "weights",
+    "edge-features",
+    "time",
+    "train",
+    "val",
+    "test",
+];
 
 /// The options of ingest that name a column, whose name is a number in some tables of pandas.
 const COLUMNS: [&str; 3] = ["src", "dst", "weight"];

@@ -154,9 +154,9 @@ def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == ["x.grappa"]
 
 
-def test_loaders_warn_of_times_that_they_do_not_use(tmp_path):
+def test_loaders_warn_of_times_that_seeds_do_not_have(tmp_path):
     (tmp_path / "events.csv").write_text("src,dst,at\n0,1,2024-01-01\n1,0,2024-01-03\n0,2,2024-01-02\n")
     store = grappa.ingest(tmp_path / "events.csv", time="at", out=tmp_path / "events.grappa")
     assert store.has_edge_times and store.num_edges == 3
-    with pytest.warns(UserWarning, match="events.grappa: the edges have times, and loaders do not use them"):
+    with pytest.warns(UserWarning, match="events.grappa: the edges have times, and the seeds of this loader have none"):
         grappa.NeighborLoader(store, [2], batch_size=2, input_nodes=[0, 1], features=False)

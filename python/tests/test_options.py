@@ -24,12 +24,12 @@ def test_the_types_are_those_of_the_programs():
 
 def test_options_that_take_data_have_any_value():
     types = inspect.get_annotations(_options.IngestOptions)
-    assert {name for name, kind in types.items() if kind in ("Any", "'Any'") or "Any" in str(kind)} == set(inputs.DATA) - {"edges"}
+    assert {name for name, kind in types.items() if kind in ("Any", "'Any'") or "Any" in str(kind)} == {*inputs.DATA, "time"} - {"edges"}
 
 
 def test_options_of_loaders_of_links_are_arguments_of_loaders():
     arguments = inspect.signature(grappa.NeighborLoader).parameters
-    passed_on = {name for name, argument in arguments.items() if argument.kind == argument.KEYWORD_ONLY} - {"labels"}
+    passed_on = {name for name, argument in arguments.items() if argument.kind == argument.KEYWORD_ONLY} - {"labels", "input_time"}
     assert passed_on == set(_types.LoaderOptions.__annotations__)
 
 

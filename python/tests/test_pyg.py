@@ -109,9 +109,9 @@ def test_every_parameter_of_pyg_is_accepted_or_refused_with_a_way_out(store):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"time_attr": "time"}, "no timestamps"),
-        ({"input_time": torch.zeros(1)}, "no timestamps"),
-        ({"temporal_strategy": "last"}, "no timestamps"),
+        ({"time_attr": "time"}, "time_attr='time': the edges of .* have no times"),
+        ({"input_time": torch.zeros(1)}, "input_time: the edges of .* have no times"),
+        ({"temporal_strategy": "last"}, "temporal_strategy: seeds have no times; give input_time="),
         ({"weight_attr": "w"}, "edge_weight"),
         ({"weight_attr": "edge_weight"}, "no edge weights"),
         ({"transform_sampler_output": lambda out: out}, "grappa.pyg.Sampler"),

@@ -231,7 +231,7 @@ def test_hetero_conv_runs_where_relations_are_empty(graph):
         ({"num_neighbors": {("author", "reads", "paper"): [2]}}, ValueError, "the graph has no such relation"),
         ({"subgraph_type": "induced"}, ValueError, "sampled edges only"),
         ({"weight_attr": "edge_weight"}, ValueError, "has no edge weights"),
-        ({"input_time": torch.zeros(3)}, ValueError, "no timestamps"),
+        ({"input_time": torch.zeros(3)}, ValueError, "have no times; ingest them with time="),
     ],
 )
 def test_impossible_arguments_are_named(graph, arguments, kind, message):
@@ -994,12 +994,12 @@ def test_triples_of_many_relations_have_types_of_edges(tmp_path, layout):
     assert next(iter(grappa.NeighborLoader(store, [1], edge_features=False, input_nodes=None))).edge_type is None
 
 
-def test_loaders_warn_of_times_that_they_do_not_use(tmp_path):
+def test_loaders_warn_of_times_that_seeds_do_not_have(tmp_path):
     (tmp_path / "events.csv").write_text("src,dst,at\n0,1,2024-01-01\n1,0,2024-01-03\n0,2,2024-01-02\n")
     events = f"user:pays:user={tmp_path / 'events.csv'}"
     graph = grappa.ingest(events, nodes=["user=3"], time="pays=at", out=tmp_path / "events.grappa")
     assert graph["user", "pays", "user"].has_edge_times
-    with pytest.warns(UserWarning, match="events.grappa: the edges have times, and loaders do not use them"):
+    with pytest.warns(UserWarning, match="events.grappa: the edges have times, and the seeds of this loader have none"):
         grappa.pyg.NeighborLoader(graph, [2], ("user", [0, 1]), batch_size=2, features=False)
     (tmp_path / "users.csv").write_text("id,since\n0,2024-01-01\n1,2024-01-02\n2,2023-01-01\n")
     (tmp_path / "knows.csv").write_text("0,1\n1,2\n")

@@ -54,11 +54,11 @@ impl Loader {
 
     /// Fails unless seeds have times, and nothing tells of later edges.
     fn check_times(&self) -> Result<()> {
-        let lacks_times = |part: &Seeded| match &part.positives {
-            Some(positives) => positives.times().len() as u64 != positives.len(),
-            None => part.times.is_none(),
+        let has_times = |part: &Seeded| match &part.positives {
+            Some(positives) => positives.times().len() as u64 == positives.len(),
+            None => part.times.is_some(),
         };
-        if self.served().any(lacks_times) {
+        if !self.served().all(has_times) {
             return Err(Error::conflict("the sampler has times, and the seeds have none", "give each seed a time"));
         }
         match self.options.rows.aggregates {

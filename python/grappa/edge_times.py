@@ -1,0 +1,89 @@
+"""Times of edges in memory: arrays become tables, whose columns the engine reads times from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .columns import array_of
+from .optional import needed
+from .whole_graphs import EdgeIndex, is_sparse
+
+#: The columns of such a table.
+SOURCE, TARGET, TIME = "source", "target", "time"
+#: NumPy's units that Arrow has no column for, and the ones that take their place.
+COARSE = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
+
+
+def with_times(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with edges that are an array and their times as one table. Other edges have a column of times.
+
+    Raises:
+        TypeError: Times are given in another form than edges have.
+        ValueError: There are not as many times as edges.
+    """
+    time, edges = options.get("time"), options.get("edges")
+    if time is None:
+        return options
+    ends = ends_of(edges)
+    if ends is None:
+        if not isinstance(time, str):
+            raise TypeError(
+                f"time is {_described(time)}, and edges is no array; give the name of a column of edges, such as time=\"at\""
+            )
+        return options
+    if isinstance(time, str):
+        raise TypeError(f"time={time!r} names a column, and edges is an array; give an array with the time of each edge")
+    for name in ("val_edges", "test_edges"):
+        if options.get(name) is not None:
+            raise ValueError(f"{name} and an array of times: edges that are held out need times too; give tables with a column of times")
+    return {**options, "edges": timed_table(*ends, time, "time"), "time": TIME}
+
+
+def timed_table(sources: Any, targets: Any, time: Any, name: str) -> Any:
+    """A table of edges and their times.
+
+    Args:
+        time: Integers or dates, one for each edge.
+        name: The name of the times in errors.
+    """
+    pa = needed("pyarrow", "times of edges")
+    if hasattr(time, "detach"):
+        time = time.detach().cpu().numpy()
+    times = array_of(time, name, by_row=True)
+    ends = [np.ascontiguousarray(array_of(end, "edges")) for end in (sources, targets)]
+    if times.ndim == 2 and times.shape[1] == 1:
+        times = times[:, 0]
+    if times.shape != ends[0].shape:
+        raise ValueError(f"{name} has shape {times.shape}, and there are {len(ends[0])} edges; give a time for each edge")
+    if times.dtype.kind == "f":
+        raise TypeError(
+            f"{name} is an array of {times.dtype}, and times are exact integers; give {name}.astype(np.int64), or a smaller unit, such as "
+            f"({name} * 1000).astype(np.int64) with time_unit=\"ms\""
+        )
+    if times.dtype.kind not in "iuMO":
+        raise TypeError(f"{name} is an array of {times.dtype}; give integers, or dates such as numpy.datetime64")
+    if times.dtype.kind == "M":
+        times = times.astype(f"datetime64[{COARSE.get(np.datetime_data(times.dtype)[0], np.datetime_data(times.dtype)[0])}]")
+    return pa.table({SOURCE: ends[0], TARGET: ends[1], TIME: pa.array(times)})
+
+
+def ends_of(edges: Any) -> tuple[Any, Any] | None:
+    """The sources and targets of edges that are an array; None of other edges."""
+    is_edge_index = isinstance(edges, EdgeIndex)
+    if is_edge_index:
+        edges = edges.array
+    is_tensor = hasattr(edges, "detach") and not is_sparse(edges)
+    if not (is_edge_index or is_tensor or isinstance(edges, np.ndarray)):
+        return None
+    array = array_of(edges, "edges")
+    if array.ndim != 2 or 2 not in array.shape or array.dtype.names:
+        return None
+    by_row = is_edge_index or is_tensor or array.shape[1] != 2
+    sources, targets = array if by_row else array.T
+    return sources, targets
+
+
+def _described(value: Any) -> str:
+    return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
