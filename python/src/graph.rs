@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use grappa_engine::{Store as EngineStore, io::map::report_faults, store::Graph as EngineGraph};
+use grappa_engine::{io::map::report_faults, store::Graph as EngineGraph};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
 use crate::{array::Array, error::exception, labels::Labels, links::RelationStores, store::Store};
