@@ -222,5 +222,5 @@ fn draws_are_limited_by_the_time_of_the_seeds() {
     folder.success("ingest --edges events.csv --src src --dst dst --out untimed.grappa");
     folder
         .run("store sample untimed.grappa --fanouts 5 --batch 2 --batches 2 --seeds all --seed-time 5")
-        .failure(&["no times", "--time"]);
+        .failure(&["neither edges nor nodes have times", "--time"]);
 }

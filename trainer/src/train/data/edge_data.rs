@@ -10,7 +10,7 @@ use grappa_run::{
 use grappa_sampling::{EdgeValues, sample::Sampler};
 use grappa_storage::{Graph, MappedChunks, Store};
 
-use super::{times, training_data::TrainingData};
+use super::times;
 use crate::{Error, Result};
 
 /// What a store has of edges.
@@ -28,14 +28,6 @@ pub(crate) fn of_graph(graph: &Graph, config: &TrainConfig) -> StoredEdges {
     match graph.has_types() {
         false => StoredEdges { age_values: times::age_values(graph, config), ..stored(&graph.relations()[0]) },
         true => StoredEdges { weights: false, features: 0, age_values: 0, is_whole: graph.is_whole() },
-    }
-}
-
-/// What minibatches need of the edges of the store. Ages are no values of the store.
-pub(crate) fn stored_values(data: &TrainingData) -> EdgeValues {
-    match data.edges.values() {
-        EdgeValues::Features if data.store_edge_features() == 0 => EdgeValues::Nothing,
-        values => values,
     }
 }
 

@@ -7,7 +7,7 @@ use grappa_run::{
     config::{self, Compress, TrainConfig},
     model::{EdgeInput, ModelGraph, ModelOptions, ModelTarget, Task, TimeEncoding},
 };
-use grappa_sampling::{GraphShape, view::shape_of};
+use grappa_sampling::{EdgeValues, GraphShape, view::shape_of};
 use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
@@ -93,9 +93,13 @@ impl TrainingData {
         Ok(data)
     }
 
-    /// The features of an edge in the store of a graph without types.
-    pub fn store_edge_features(&self) -> usize {
-        self.edges.features() - self.time_encoding.map_or(0, |encoding| encoding.values)
+    /// What minibatches need of the edges of the store. Ages are no values of the store.
+    pub fn stored_edge_values(&self) -> EdgeValues {
+        let ages = self.time_encoding.map_or(0, |encoding| encoding.values);
+        match self.edges.values() {
+            EdgeValues::Features if self.edges.features() == ages => EdgeValues::Nothing,
+            values => values,
+        }
     }
 
     /// Whether links are learned and scored at their times.

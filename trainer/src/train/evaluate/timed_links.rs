@@ -106,7 +106,7 @@ fn score_in_batches(
     task: &Arc<LinkTask>,
     batch: usize,
 ) -> Result<Vec<f32>> {
-    let sampler = edge_data::with_values(on.config.sampler(false)?, edge_data::stored_values(on.data));
+    let sampler = edge_data::with_values(on.config.sampler(false)?, on.data.stored_edge_values());
     let sampler = Arc::new(times::with_times(sampler, &on.data.graph, on.config)?);
     let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
     let loader = &mut on.partitions.loader;
