@@ -507,6 +507,14 @@ class TrainOptions(TypedDict, total=False):
     temperature: float | Literal["auto"]
     #: Number of worker threads; auto: one per processor.
     threads: int | Literal["auto"]
+    #: Values of the encoding of the age of an edge, for gatv2, gine and transformer with task="link" on edges with times; 0: none.
+    time_encoding: int
+    #: Whether other edges at the very time of an edge count as earlier, for task="link" on edges with times.
+    time_equal: bool
+    #: Percentages of the edges to learn, for validation and for test, in the order of time; for task="link" on edges with times.
+    time_split: str | float | Sequence[str | float]
+    #: Edges that a node draws of the earlier ones, for task="link" on edges with times.
+    time_strategy: Literal["uniform", "last"]
     #: Seconds without a sign of life after which a process is missing.
     timeout: int
     #: Largest number of steps per walk, for pinsage.

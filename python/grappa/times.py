@@ -51,18 +51,8 @@ def _timed_relations(graph: Store | Graph) -> list[bool]:
 
 
 def time_unit(graph: Store | Graph) -> str:
-    """The unit of the times of a graph, one of ``"integer"``, ``"days"``, ``"s"``, ``"ms"``, ``"us"`` and ``"ns"``.
-
-    Raises:
-        ValueError: Relations differ in it, so that no time is at a place among all edges.
-    """
-    units = sorted({unit for unit in _units(graph) if unit is not None})
-    if len(units) > 1:
-        raise ValueError(
-            f"{os.fspath(graph.path)}: relations have times in the units {' and '.join(units)}, and a seed has one time for all; ingest "
-            f'them with time_unit="{units[0]}"'
-        )
-    return units[0]
+    """The unit of the times of a graph, one of ``"integer"``, ``"days"``, ``"s"``, ``"ms"``, ``"us"`` and ``"ns"``: all have the same."""
+    return next(unit for unit in _units(graph) if unit is not None)
 
 
 def _units(graph: Store | Graph) -> Sequence[str | None]:

@@ -208,6 +208,5 @@ def test_a_dict_of_edges_has_times_by_relation(tmp_path):
 def test_relations_with_other_units_are_refused(tmp_path):
     edges = {("user", "buys", "item"): (np.array([0]), np.array([0])), ("user", "likes", "item"): (np.array([1]), np.array([0]))}
     times = {("user", "buys", "item"): np.array([5]), ("user", "likes", "item"): np.array(["2024-01-02"], "datetime64[D]")}
-    graph = grappa.ingest(edges, time=times, out=tmp_path / "units.grappa")
-    with pytest.raises(ValueError, match="relations have times in the units days and integer"):
-        grappa.pyg.NeighborLoader(graph, [1], "item", input_time=5)
+    with pytest.raises(grappa.Error, match="give all of them one unit"):
+        grappa.ingest(edges, time=times, out=tmp_path / "units.grappa")

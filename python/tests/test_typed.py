@@ -1006,5 +1006,5 @@ def test_loaders_warn_of_times_that_seeds_do_not_have(tmp_path):
     knows = f"user:knows:user={tmp_path / 'knows.csv'}"
     graph = grappa.ingest(knows, nodes=[f"user={tmp_path / 'users.csv'}"], time="user=since", out=tmp_path / "users.grappa")
     assert graph["user"].has_node_times and not graph["user", "knows", "user"].has_edge_times
-    with pytest.warns(UserWarning, match="users.grappa: the nodes have times, and loaders do not use them"):
+    with pytest.warns(UserWarning, match="users.grappa: the nodes have times, and the seeds of this loader have none"):
         grappa.pyg.NeighborLoader(graph, [2], ("user", [0, 1]), batch_size=2, features=False)

@@ -143,7 +143,7 @@ fn bad_times_of_nodes_are_errors_that_name_place_and_remedy() {
     // A node that only edges have.
     folder.write("likes.csv", "src,dst\nu1,u2\nu3,nobody\n");
     folder
-        .run("ingest --nodes user=users.csv --edges user:likes:user=likes.csv --time user=joined --out h.grappa")
+        .run("ingest --nodes user=users.csv --edges user:likes:user=likes.csv --time user=joined --header yes --out h.grappa")
         .failure(&["likes.csv:3", "nobody", "users.csv"]);
     // A node type whose name a relation has.
     folder.write("a.csv", "src,dst\nu1,u2\n");

@@ -3,6 +3,7 @@
 //! Links are learned and scored at their times. Tasks of nodes do not use times.
 
 use grappa_run::{
+    checkpoint::RunState,
     config::{Auto, Evaluate, FirstHop, NegativeSampling, RankAmong, TaskChoice, TrainConfig},
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
@@ -124,6 +125,21 @@ pub(crate) fn age_values(graph: &Graph, config: &TrainConfig) -> usize {
         true => config.time_encoding,
         false => 0,
     }
+}
+
+/// In the state of a run: the values that encode the age of an edge.
+const AGE_VALUES: &str = "age_values";
+
+/// Notes in the state of a run that the model takes the ages of edges.
+pub(crate) fn note(state: &mut RunState, encoding: Option<TimeEncoding>) {
+    if let Some(TimeEncoding { values, .. }) = encoding {
+        state.counters.insert(AGE_VALUES.into(), values as u64);
+    }
+}
+
+/// Whether the model of a run takes the ages of edges.
+pub(crate) fn has_ages(state: &RunState) -> bool {
+    state.counters.contains_key(AGE_VALUES)
 }
 
 /// From the first to the last time of a store, in its unit.

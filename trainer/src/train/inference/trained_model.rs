@@ -33,7 +33,7 @@ use super::{
     task::{Inference, OnRows},
 };
 use crate::train::{
-    data::{edge_data, slice, types},
+    data::{edge_data, slice, times, types},
     embeddings::NodeTables,
     options::first_hop,
     tensors,
@@ -273,7 +273,7 @@ impl Trained {
             )));
         };
         let options = self.model.options();
-        if options.time_encoding.is_some() {
+        if times::has_ages(&self.state) {
             return Err(Error::Options(format!(
                 "{path}: the model has the ages of edges as inputs, which depend on the time of a question, and predictions have no time: \
                  train a model without them, with --time-encoding 0"

@@ -22,7 +22,7 @@ use super::{resume, watcher::Watcher};
 use crate::{
     Error, Result,
     train::{
-        data::{edge_data, training_data::TrainingData, types},
+        data::{edge_data, times, training_data::TrainingData, types},
         links::LinkData,
         options::{advice, resolved_config::ResolvedConfig},
         ranks::Processes,
@@ -169,6 +169,7 @@ impl NewRun {
         };
         state.note_edges(trainer.data.store.manifest().edge_options);
         state.note_edge_input(trainer.data.edges);
+        times::note(&mut state, trainer.data.time_encoding);
         state.note_class_names(!classes.is_empty());
         state.note_schema(&schema);
         if classes.is_empty() {
