@@ -199,7 +199,8 @@ impl Known {
             let reached: Vec<usize> = nodes.iter().map(Vec::len).collect();
             for (relation, &[source_type, destination]) in self.ends.iter().enumerate() {
                 let mut of = Vec::new();
-                for (node, limit) in nodes[destination][before[destination]..reached[destination]].to_vec() {
+                let drawing = nodes[destination][before[destination]..reached[destination]].to_vec();
+                for (node, limit) in drawing {
                     let eligible = self.eligible(relation, node, limit, options);
                     let first = fanout.map_or(0, |fanout| eligible.len().saturating_sub(fanout));
                     for &source in &eligible[first..] {

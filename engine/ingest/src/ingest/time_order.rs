@@ -257,7 +257,7 @@ mod tests {
     fn times_that_exceed_the_memory_are_refused_with_a_budget_that_would_do() {
         let error = check_times(1 << 20, &IngestBudget::new(8 << 20, 2, 1)).unwrap_err();
         let Error::Budget { given, least, .. } = error else { panic!("{error}") };
-        assert_eq!((given, least), (16 << 20, 2 * 2 * 13 << 20));
+        assert_eq!((given, least), (16 << 20, (2 * 2 * 13) << 20));
         check_times(1 << 20, &IngestBudget::new(least / 2, 2, 1)).unwrap();
     }
 }

@@ -114,8 +114,10 @@ pub(crate) fn with_times(sampler: Sampler, graph: &Graph, config: &TrainConfig) 
 /// If the times of the store cannot be read.
 pub(crate) fn encoding(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeEncoding>> {
     let values = age_values(graph, config);
-    let store = &graph.relations()[0];
-    Ok((values > 0).then(|| Ok::<_, Error>(TimeEncoding::of_span(values, span(store)?))).transpose()?)
+    match values {
+        0 => Ok(None),
+        values => Ok(Some(TimeEncoding::of_span(values, span(&graph.relations()[0])?))),
+    }
 }
 
 /// The values that encode the age of an edge; 0 if the model takes none.

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// What a model learns.
 enum Truth {
     Labels(NodeLabels),
-    Links(LinkData),
+    Links(Box<LinkData>),
 }
 
 /// The graph that a model is trained on, with the labels, in-degrees and splits of the nodes that it learns.
@@ -54,7 +54,7 @@ impl TrainingData {
         let target = types::node_type(&graph, model_target);
         let store = graph.node_types()[target].clone();
         let truth = match model_target {
-            ModelTarget::Relation(number) => Truth::Links(LinkData::open(&graph, number, config)?),
+            ModelTarget::Relation(number) => Truth::Links(Box::new(LinkData::open(&graph, number, config)?)),
             ModelTarget::Type(_) => Truth::Labels(NodeLabels::new(&store)?),
         };
         types::check_features(&graph, config)?;
