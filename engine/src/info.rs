@@ -26,7 +26,7 @@ use serde::Serialize;
 use self::times::{node_times_info, times_info};
 pub use self::{
     graph::{GraphInfo, NodeTypeInfo, RelationInfo, graph_info},
-    times::{NodeTimesInfo, TimesInfo},
+    times::{NodeTimesInfo, TimeAxisInfo, TimesInfo},
 };
 
 /// Degrees are below 2^48.

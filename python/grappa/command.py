@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from types import MappingProxyType
-from typing import Any, Literal, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from . import _grappa
 

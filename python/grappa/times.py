@@ -169,7 +169,8 @@ def _in_unit(times: np.ndarray, name: str, unit: str) -> np.ndarray:
 def warn_of_times(graph: Store | Graph, argument: str) -> None:
     """A warning that a loader ignores the times of a graph, if it has some."""
     if is_timed(graph):
+        timed = "edges" if any(_timed_relations(graph)) else "nodes"
         warn(
-            f"{os.fspath(graph.path)}: the {'edges' if any(_timed_relations(graph)) else 'nodes'} have times, and the seeds of this loader have none: batches have edges that are later than "
-            f"what they predict. Give {argument}=..., or load a store of the earlier events"
+            f"{os.fspath(graph.path)}: the {timed} have times, and the seeds of this loader have none: batches have edges that are later "
+            f"than what they predict. Give {argument}=..., or load a store of the earlier events"
         )

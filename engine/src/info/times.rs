@@ -5,19 +5,27 @@ use grappa_io::Result;
 use grappa_storage::Store;
 use serde::Serialize;
 
-/// The times of edges.
+/// An axis of time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TimesInfo {
+pub struct TimeAxisInfo {
     /// The unit: `integer`, `days`, `s`, `ms`, `us` or `ns`.
     pub unit: &'static str,
-    /// The first time; `None` without edges.
+    /// The first time; `None` without edges or nodes.
     pub first: Option<i64>,
     /// The last time.
     pub last: Option<i64>,
-    /// Points on the axis of time.
+    /// Points on the axis.
     pub positions: u64,
     /// Whether a table has the distinct times. Otherwise positions count units from the first time.
     pub table: bool,
+}
+
+/// The times of edges.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TimesInfo {
+    /// Their axis.
+    #[serde(flatten)]
+    pub axis: TimeAxisInfo,
     /// Bits of the times for each edge, with their directories and the table, beside `bits_per_edge`.
     pub bits_per_edge: Option<f64>,
 }
@@ -25,30 +33,32 @@ pub struct TimesInfo {
 /// The times of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeTimesInfo {
-    /// The unit: `integer`, `days`, `s`, `ms`, `us` or `ns`.
-    pub unit: &'static str,
-    /// The first time; `None` without nodes.
-    pub first: Option<i64>,
-    /// The last time.
-    pub last: Option<i64>,
-    /// Points on the axis of time.
-    pub positions: u64,
-    /// Whether a table has the distinct times. Otherwise positions count units from the first time.
-    pub table: bool,
+    /// Their axis.
+    #[serde(flatten)]
+    pub axis: TimeAxisInfo,
     /// Bits of the times for each node, with the table.
     pub bits_per_node: Option<f64>,
+}
+
+impl From<&TimeAxis> for TimeAxisInfo {
+    fn from(axis: &TimeAxis) -> Self {
+        let positions = axis.positions();
+        Self {
+            unit: axis.unit.name(),
+            first: (positions > 0).then(|| axis.time(0)),
+            last: positions.checked_sub(1).map(|last| axis.time(last)),
+            positions,
+            table: axis.is_table(),
+        }
+    }
 }
 
 /// The times of edges. `bytes` returns the length of the files of times, from the length of the table.
 pub(super) fn times_info(store: &Store, bytes: impl Fn(u64) -> u64) -> Result<Option<TimesInfo>> {
     let Some(axis) = store.time_axis()? else { return Ok(None) };
-    let (positions, edges) = (axis.positions(), store.manifest().edges);
+    let edges = store.manifest().edges;
     Ok(Some(TimesInfo {
-        unit: axis.unit.name(),
-        first: first(axis),
-        last: last(axis),
-        positions,
-        table: axis.is_table(),
+        axis: TimeAxisInfo::from(&**axis),
         bits_per_edge: (edges > 0).then(|| bytes(table_bytes(axis)) as f64 * 8.0 / edges as f64),
     }))
 }
@@ -59,23 +69,11 @@ pub(super) fn node_times_info(store: &Store) -> Result<Option<NodeTimesInfo>> {
     let (axis, nodes) = (times.axis(), store.manifest().nodes);
     let bytes = times.payload_bytes() + table_bytes(axis);
     Ok(Some(NodeTimesInfo {
-        unit: axis.unit.name(),
-        first: first(axis),
-        last: last(axis),
-        positions: axis.positions(),
-        table: axis.is_table(),
+        axis: TimeAxisInfo::from(axis),
         bits_per_node: (nodes > 0).then(|| bytes as f64 * 8.0 / nodes as f64),
     }))
 }
 
 fn table_bytes(axis: &TimeAxis) -> u64 {
     if axis.is_table() { 8 * axis.positions() } else { 0 }
-}
-
-fn first(axis: &TimeAxis) -> Option<i64> {
-    (axis.positions() > 0).then(|| axis.time(0))
-}
-
-fn last(axis: &TimeAxis) -> Option<i64> {
-    axis.positions().checked_sub(1).map(|last| axis.time(last))
 }

@@ -51,6 +51,12 @@ pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result
         ),
         _ => (FeatureTarget::node_type(&graph, 0), kind(options)?),
     };
+    if graph.is_timed() {
+        tracing::warn!(
+            "{}: the graph has times, and these features are made of all edges: they tell a model of edges that are later than what it predicts",
+            options.store.display()
+        );
+    }
     let add = AddFeatures {
         kind,
         dtype: options.dtype,

@@ -85,7 +85,7 @@ fn type_row(of: &NodeTypeInfo, chunks: Range<u32>) -> Vec<String> {
     }
     let splits = [of.splits.train, of.splits.val, of.splits.test];
     let mut row = vec![printable(&of.name).into_owned(), of.nodes.to_string(), chunks, of.ids.to_owned()];
-    row.push(of.times.as_ref().map_or_else(String::new, |times| times.unit.to_owned()));
+    row.push(of.times.as_ref().map_or_else(String::new, |times| times.axis.unit.to_owned()));
     row.extend([features, labels].map(Option::unwrap_or_default));
     row.extend(splits.map(|nodes| nodes.map_or_else(String::new, |nodes| nodes.to_string())));
     row.push(ByteSize(of.bytes).to_string());
@@ -98,7 +98,7 @@ fn relation_row(of: &RelationInfo) -> Vec<String> {
         printable(&of.name).into_owned(),
         of.edges.to_string(),
         if of.weighted { "yes" } else { "" }.to_owned(),
-        of.times.as_ref().map_or_else(String::new, |times| times.unit.to_owned()),
+        of.times.as_ref().map_or_else(String::new, |times| times.axis.unit.to_owned()),
         features.unwrap_or_default(),
         of.aggregates
             .iter()

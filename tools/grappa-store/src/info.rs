@@ -3,7 +3,7 @@
 use grappa_console::{Console, Summary, count, first_names, printable};
 use grappa_engine::{
     Graph,
-    info::{DegreeBucket, Info, NodeTimesInfo, TimesInfo, info},
+    info::{DegreeBucket, Info, NodeTimesInfo, TimeAxisInfo, TimesInfo, info},
     sample::partition::CoverageOptions,
 };
 use serde::Serialize;
@@ -129,23 +129,26 @@ impl Summary for ShownInfo {
 /// The times of edges in one line.
 fn times_text(times: &TimesInfo) -> String {
     let bits = times.bits_per_edge.map_or_else(String::new, |bits| format!("; {bits:.2} bits per edge more"));
-    axis_text(times.unit, [times.first, times.last], times.table.then_some(times.positions)) + &bits
+    axis_text(&times.axis) + &bits
 }
 
 /// The times of nodes in one line.
 pub fn node_times_text(times: &NodeTimesInfo) -> String {
     let bits = times.bits_per_node.map_or_else(String::new, |bits| format!("; {bits:.2} bits per node, none per edge"));
-    axis_text(times.unit, [times.first, times.last], times.table.then_some(times.positions)) + &bits
+    axis_text(&times.axis) + &bits
 }
 
-/// An axis of time, whose table has some distinct times if there is one.
-fn axis_text(unit: &str, ends: [Option<i64>; 2], distinct: Option<u64>) -> String {
-    let ends = match ends {
-        [Some(first), Some(last)] => format!(" from {first} to {last}"),
+/// An axis of time in some words.
+fn axis_text(axis: &TimeAxisInfo) -> String {
+    let ends = match (axis.first, axis.last) {
+        (Some(first), Some(last)) => format!(" from {first} to {last}"),
         _ => String::new(),
     };
-    let form = distinct.map_or_else(String::new, |distinct| format!(", {} distinct ones in a table", exact(distinct)));
-    format!("{unit}{ends}{form}")
+    let form = match axis.table {
+        true => format!(", {} distinct ones in a table", exact(axis.positions)),
+        false => String::new(),
+    };
+    format!("{}{ends}{form}", axis.unit)
 }
 
 /// The sizes of parts that a store has, and how they were drawn. None without parts.

@@ -1,6 +1,8 @@
 //! The shape of a model: kinds of layers, norms and numbers, and sizes. `grappa_trainer::nn` builds models of this
 //! shape.
 
+mod time_encoding;
+
 use std::borrow::Cow;
 
 use grappa_formats::{
@@ -11,6 +13,7 @@ use grappa_formats::{
 use grappa_sampling::EdgeValues;
 use serde::{Deserialize, Serialize};
 
+pub use self::time_encoding::TimeEncoding;
 use crate::{Error, Result, names::named_enums};
 
 named_enums! {
@@ -423,42 +426,6 @@ pub struct ModelOptions {
     /// How the last features of an edge encode its age. None if they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_encoding: Option<TimeEncoding>,
-}
-
-/// The encoding of the age of an edge by cosines and sines, as in TGAT (Xu et al., "Inductive Representation Learning on Temporal Graphs", 2020),
-/// with fixed periods: each is a quarter of the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TimeEncoding {
-    /// Number of values.
-    pub values: usize,
-    /// The longest period, in the unit of the store.
-    pub period: f64,
-}
-
-impl TimeEncoding {
-    /// Each period is this part of the one before.
-    const RATIO: f64 = 0.25;
-
-    /// An encoding of ages up to `span`.
-    pub fn of_span(values: usize, span: f64) -> Self {
-        Self { values, period: 4.0 * span.max(1.0) }
-    }
-
-    /// Appends the values of an age.
-    pub fn append(self, age: i64, out: &mut Vec<f32>) {
-        let mut turns = age as f64 / self.period;
-        for at in 0..self.values {
-            // Whole turns are left out before the angle loses digits.
-            let angle = (turns.fract() as f32) * std::f32::consts::TAU;
-            if at % 2 == 0 {
-                out.push(angle.cos());
-            } else {
-                out.push(angle.sin());
-                turns /= Self::RATIO;
-            }
-        }
-    }
 }
 
 impl ModelOptions {

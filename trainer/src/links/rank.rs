@@ -55,6 +55,20 @@ impl RankedEdges<'_> {
         Ok(KnownEdges::new(self.store, self.parts, Vec::new())?)
     }
 
+    /// The candidates of the edges: those of an earlier evaluation, or new draws.
+    ///
+    /// # Errors
+    /// As [`RankedEdges::draw_all`].
+    pub(crate) fn candidates(&self, known: Option<&KnownEdges>, threads: usize) -> Result<Cow<'_, [DrawnPart]>> {
+        match self.drawn {
+            Some(drawn) => Ok(Cow::Borrowed(drawn)),
+            None => {
+                let known = known.expect("opened, because candidates must be drawn");
+                Ok(Cow::Owned(self.draw_all(known, threads)?))
+            }
+        }
+    }
+
     /// Draws all candidates of the edges.
     ///
     /// # Errors
@@ -121,13 +135,7 @@ impl LinkEmbeddings<'_> {
                 known => known?,
             };
             let is_counted = edges.candidates.count.is_some();
-            let drawn = match edges.drawn {
-                Some(drawn) => Cow::Borrowed(drawn),
-                None => {
-                    let known = known.as_ref().expect("opened, because candidates must be drawn");
-                    Cow::Owned(edges.draw_all(known, self.threads)?)
-                }
-            };
+            let drawn = edges.candidates(known.as_ref(), self.threads)?;
             for mut scored in self.score_drawn(&drawn, progress)? {
                 scored.is_ranked = is_counted;
                 scored.add_to(&mut scores);

@@ -307,5 +307,5 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
         indices + edges + degrees + size_of::<Block>() as u64
     };
     let blocks: u64 = minibatch.blocks.iter().map(of_block).sum();
-    bytes(&minibatch.nodes) + bytes(&minibatch.parts) + blocks + minibatch.links.bytes()
+    bytes(&minibatch.nodes) + bytes(&minibatch.parts) + bytes(&minibatch.part_times) + blocks + minibatch.links.bytes()
 }

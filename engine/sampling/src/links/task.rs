@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     NodeSet,
-    sample::{BatchKey, LinkPairs, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, LinkPairs, Minibatch, Parts, Sampler, Scratch},
     shape::{GraphShape, RelationEnds},
     view::GraphLists,
 };
@@ -130,16 +130,14 @@ impl LinkTask {
         self.sample_pairs(sampler, graph, samples, (None, key), (ends, sampling), out)
     }
 
-    /// Samples each group of positives as a part of its own, at its time: its ends and those of its negatives share their neighborhoods, and
-    /// no others. A part is a minibatch of each of `types` node types, and the first one is part `first`. Appends the times of parts. Returns
-    /// the number of parts.
+    /// Samples each group of positives as a part of its own, at its time. The ends of its pairs share their neighborhoods with each other, and with
+    /// no others.
     ///
     /// Negatives are drawn as for a minibatch of all these positives. Of [`Negatives::Pairs`], pair i is in the group of positive i, modulo
     /// their number.
     ///
     /// # Errors
     /// As [`LinkTask::sample`], or if negatives are shared.
-    #[expect(clippy::too_many_arguments, reason = "they are all that a minibatch of links reads and writes")]
     pub(crate) fn sample_apart(
         &self,
         sampler: &Sampler,
@@ -147,9 +145,8 @@ impl LinkTask {
         positives: TimedPositives<'_>,
         key: BatchKey,
         (scratch, sampling): (&mut LinkScratch, &mut Scratch),
-        (parts, types, first): (&mut Vec<Minibatch>, usize, usize),
-        part_times: &mut Vec<i64>,
-    ) -> Result<usize> {
+        parts: &mut Parts<'_>,
+    ) -> Result<()> {
         if let Negatives::Shared(_) = self.negatives {
             return Err(Error::conflict(
                 "edges at different times cannot share their negatives",
@@ -158,21 +155,16 @@ impl LinkTask {
         }
         let LinkScratch { draw, samples, group, ends } = scratch;
         self.draw(graph, positives.edges, key, draw, samples)?;
-        let mut count = 0;
         let mut start = 0;
-        for groups in positives.groups.chunk_by(|a, b| a == b) {
+        for (number, groups) in (0..).zip(positives.groups.chunk_by(|a, b| a == b)) {
             let range = start..start + groups.len();
             start = range.end;
             let time = positives.times[range.start];
             samples.put_group(self.negatives, range, group)?;
-            let part = (first + count) * types..(first + count + 1) * types;
-            parts.resize_with(parts.len().max(part.end), Minibatch::default);
-            let key = key.of_seed(count as u64);
-            self.sample_pairs(sampler, graph, group, (Some(time), key), (ends, sampling), &mut parts[part])?;
-            part_times.push(time);
-            count += 1;
+            let part = parts.begin_part(Some(time));
+            self.sample_pairs(sampler, graph, group, (Some(time), key.of_seed(number)), (ends, sampling), part)?;
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Draws the negatives of some positives.

@@ -23,7 +23,7 @@ pub struct StoredEdges {
 }
 
 impl StoredEdges {
-    /// The features that a model can take: those of the store, and the age.
+    /// The number of values of an edge that a model can take as features: the store's, and the encoded age.
     fn inputs(self) -> usize {
         self.features + self.age_values
     }
@@ -69,6 +69,7 @@ impl StoredEdges {
         for values in [EdgeValues::Weight, EdgeValues::Features] {
             let data = match values {
                 EdgeValues::Features if self.features == 0 => "encoded ages of edges",
+                EdgeValues::Features if self.age_values > 0 => "edge features and encoded ages of edges",
                 values => name(values),
             };
             match self.unused(values, config) {

@@ -4,7 +4,7 @@
 
 use grappa_run::{
     checkpoint::RunState,
-    config::{Auto, Evaluate, FirstHop, NegativeSampling, RankAmong, TaskChoice, TrainConfig},
+    config::{Auto, ChangedOptions, Evaluate, FirstHop, NegativeSampling, RankAmong, TaskChoice, TrainConfig},
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
 use grappa_sampling::sample::{Sampler, TimeHops, TimeOptions};
@@ -19,10 +19,10 @@ pub(crate) fn are_used(graph: &Graph, config: &TrainConfig) -> bool {
     config.task == TaskChoice::Link && types::target(graph, config).is_ok_and(is_timed)
 }
 
-/// Refuses options that would show edges that are later than what is predicted, or that have no meaning at a time.
+/// Refuses options that would show edges that are later than what is predicted, or that have no meaning: at a time, or without times.
 pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
     if !are_used(graph, config) {
-        return Ok(());
+        return check_absent(graph, config);
     }
     let sampling = config.negative_sampling();
     let lacking = [
@@ -78,6 +78,19 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
         Some((_, option, why)) => {
             Err(Error::Options(format!("{option}, and the edges of {} have times: {why}", graph.path().display())))
         }
+        None => Ok(()),
+    }
+}
+
+/// Refuses options of times for links that have none.
+fn check_absent(graph: &Graph, config: &TrainConfig) -> Result<()> {
+    let changed = ChangedOptions::from_config(config);
+    let options = ["time-split", "time-strategy", "time-equal", "time-encoding"];
+    match options.iter().find_map(|option| changed.flag(option)) {
+        Some(changed) => Err(Error::Options(format!(
+            "{changed} is for links with times, and the edges of {} that are learned have none: ingest the edges with --time, or leave it out",
+            graph.path().display()
+        ))),
         None => Ok(()),
     }
 }

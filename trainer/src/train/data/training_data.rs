@@ -75,7 +75,10 @@ impl TrainingData {
             scored_splits: splits.scored_by(processes.share_within()),
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
-            time_encoding: times::encoding(&graph, config)?,
+            time_encoding: match edges {
+                EdgeInput::Features(_) => times::encoding(&graph, config)?,
+                EdgeInput::Nothing | EdgeInput::Weights => None,
+            },
             shape: shape_of(&graph),
             model_graph: config
                 .model

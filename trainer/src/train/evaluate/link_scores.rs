@@ -10,7 +10,7 @@ use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
 };
-use grappa_sampling::{NodeSet, policy::EMBEDDINGS};
+use grappa_sampling::{NodeSet, links::Positives, policy::EMBEDDINGS};
 
 use super::{evaluations::Evaluation, timed_links};
 use crate::train::{
@@ -55,7 +55,7 @@ pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
     evaluate_parts(on, Evaluate::Exact, improves, |on, part| scores(on, links, &embeddings, part))
 }
 
-/// Scores the edges for validation, and for test if that is wanted. `scores` has those of this rank.
+/// Scores the edges for validation, and for test if that is wanted. `scores` returns the scores of the edges that this rank ranks.
 fn evaluate_parts(
     on: &mut ModelOnGraph<'_>,
     method: Evaluate,
@@ -127,29 +127,45 @@ fn scores(
 ) -> Result<LinkScores> {
     let (store, progress) = (&links.task.store, on.progress);
     let edges = links.held_out(part, HELD_OUT.bytes(embeddings.memory), progress)?;
-    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
-    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
-    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
-    let ranked = RankedEdges {
-        store,
-        parts: &parts,
-        candidates: &links.candidates,
-        edges: &edges.edges()[start..end],
-        first: start as u64,
-        drawn: None,
-    };
-    let draw = || ranked.draw_all(&ranked.open_known()?, embeddings.threads);
-    let ranked = RankedEdges { drawn: links.candidates_of(part, draw)?, ..ranked };
-    let mut scores = embeddings.rank(&ranked, progress)?;
+    let parts = known_parts(links);
+    let mut scores = embeddings.rank(&of_rank(on, links, part, &edges, &parts)?, progress)?;
     if links.ranks_destinations {
         let mut edges = edges.into_edges();
         edges.sort_unstable();
         edges.dedup();
         // A rank ranks the destinations of whole sources.
+        let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
         let [start, end] = [rank, rank + 1].map(|rank| first_of_source(&edges, edges.len() * rank / ranks));
         scores.by_source = embeddings.rank_destinations(store, &parts, &edges[start..end], progress)?;
     }
     Ok(scores)
+}
+
+/// The parts of the store whose edges are known.
+pub(super) fn known_parts(links: &LinkData) -> Vec<EdgePart> {
+    [vec![EdgePart::Graph], links.task.store.manifest().held_out()].concat()
+}
+
+/// Those of `edges`, the edges of a part, that this rank ranks, with their candidates if these stay in memory.
+pub(super) fn of_rank<'a>(
+    on: &ModelOnGraph<'_>,
+    links: &'a LinkData,
+    part: EdgePart,
+    edges: &'a Positives,
+    known_parts: &'a [EdgePart],
+) -> Result<RankedEdges<'a>> {
+    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
+    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
+    let ranked = RankedEdges {
+        store: &links.task.store,
+        parts: known_parts,
+        candidates: &links.candidates,
+        edges: &edges.edges()[start..end],
+        first: start as u64,
+        drawn: None,
+    };
+    let draw = || ranked.draw_all(&ranked.open_known()?, on.config.threads());
+    Ok(RankedEdges { drawn: links.candidates_of(part, draw)?, ..ranked })
 }
 
 /// The index of the first edge of the source of an edge, among edges in the order of sources. Their number, if there is no edge at `index`.

@@ -14,9 +14,10 @@ use grappa_sampling::{
 };
 use tch::no_grad;
 
+use super::link_scores::{known_parts, of_rank};
 use crate::{
     Result,
-    links::{DrawnPart, RankedEdges},
+    links::DrawnPart,
     nn::{Pass, Scaling},
     train::{
         data::{edge_data, times},
@@ -25,8 +26,8 @@ use crate::{
     },
 };
 
-/// Edges whose candidates are drawn at once, at most.
-const EDGES: usize = 1 << 10;
+/// Pairs that are listed at once, at most, unless an edge has more.
+const LISTED: usize = 1 << 18;
 /// Pairs of a minibatch, unless memory is too small.
 const PAIRS: usize = 1 << 12;
 
@@ -36,47 +37,38 @@ pub(super) fn scores(on: &mut ModelOnGraph<'_>, part: EdgePart) -> Result<LinkSc
     let links = data.links().expect("links are scored");
     let store = &links.task.store;
     let edges = links.held_out(part, EDGE_LIST.bytes(on.config.memory.0), on.progress)?;
-    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
-    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
-    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
-    let ranked = RankedEdges {
-        store,
-        parts: &parts,
-        candidates: &links.candidates,
-        edges: &edges.edges()[start..end],
-        first: start as u64,
-        drawn: None,
-    };
-    let (known, bank) = (ranked.open_known()?, EdgeBank::open(store)?);
-    let mut all = LinkScores::default();
-    on.progress.steps("evaluating", (end - start) as u64);
-    for first in (0..end - start).step_by(EDGES) {
+    let parts = known_parts(links);
+    let ranked = of_rank(on, links, part, &edges, &parts)?;
+    let times = &edges.times()[ranked.first as usize..];
+    let known = ranked.drawn.is_none().then(|| ranked.open_known()).transpose()?;
+    let bank = EdgeBank::open(store)?.expect("edges have times");
+    let pairs_of_edge = 2 + 2 * links.candidates.count.unwrap_or(0) as usize;
+    let edges_at_once = (LISTED / pairs_of_edge).max(1);
+    let (mut all, mut batch) = (LinkScores::default(), PAIRS);
+    on.progress.steps("evaluating", ranked.edges.len() as u64);
+    for first in (0..ranked.edges.len()).step_by(edges_at_once) {
         check_stopped(on.progress)?;
-        let block = ranked.part(first, first + EDGES);
-        let drawn = block.draw_all(&known, on.config.threads())?;
-        let times = &edges.times()[start + first..][..drawn.len()];
+        let block = ranked.part(first, first + edges_at_once);
+        let drawn = block.candidates(known.as_ref(), on.config.threads())?;
         let (mut pairs, mut pair_times, mut groups) = (Vec::new(), Vec::new(), Vec::new());
-        for (drawn, &time) in drawn.iter().zip(times) {
+        for (drawn, &time) in drawn.iter().zip(&times[first..]) {
             groups.push(pairs.len() as u64);
             drawn.put_pairs(&mut pairs);
             pair_times.resize(pairs.len(), time);
         }
         let pairs = Arc::new(Positives::at_times(pairs, pair_times).in_groups(groups));
-        let scores = score(on, &pairs, &links.task)?;
+        let scores = score(on, &pairs, &links.task, &mut batch)?;
         DrawnPart::add_scores(&drawn, scores.into_iter(), &mut all);
-        if let Some(bank) = &bank {
-            let of_bank =
-                |(pair, &time): (&(NodeId, NodeId), &i64)| Ok(f32::from(u8::from(bank.contains(*pair, time)?)));
-            let scores = pairs.edges().iter().zip(pairs.times()).map(of_bank).collect::<Result<Vec<f32>>>()?;
-            DrawnPart::add_scores(&drawn, scores.into_iter(), all.edge_bank.get_or_insert_default());
-        }
+        let of_bank = |(pair, &time): (&(NodeId, NodeId), &i64)| Ok(f32::from(u8::from(bank.contains(*pair, time)?)));
+        let scores = pairs.edges().iter().zip(pairs.times()).map(of_bank).collect::<Result<Vec<f32>>>()?;
+        DrawnPart::add_scores(&drawn, scores.into_iter(), all.edge_bank.get_or_insert_default());
         on.progress.advance(drawn.len() as u64, 0);
     }
     Ok(all)
 }
 
-/// The scores of pairs at their times, in order.
-fn score(on: &mut ModelOnGraph<'_>, pairs: &Arc<Positives>, learned: &LinkTask) -> Result<Vec<f32>> {
+/// The scores of pairs at their times, in order, from minibatches of at most `batch` pairs. If memory is too small for these, `batch` gets smaller.
+fn score(on: &mut ModelOnGraph<'_>, pairs: &Arc<Positives>, learned: &LinkTask, batch: &mut usize) -> Result<Vec<f32>> {
     let task = Arc::new(LinkTask {
         store: learned.store.clone(),
         relation: learned.relation,
@@ -91,10 +83,9 @@ fn score(on: &mut ModelOnGraph<'_>, pairs: &Arc<Positives>, learned: &LinkTask) 
             false => ExcludedEdges::None,
         },
     });
-    let mut batch = PAIRS;
     loop {
-        match score_in_batches(on, pairs, &task, batch) {
-            Err(error) if error.is_budget() && batch > 1 => batch /= 2,
+        match score_in_batches(on, pairs, &task, *batch) {
+            Err(error) if error.is_budget() && *batch > 1 => *batch /= 2,
             scores => return scores,
         }
     }

@@ -12,7 +12,7 @@ use grappa_io::{
     size::count,
 };
 use grappa_run::{
-    config::{ExcludeTargets, NegativeSampling, RankAmong, TrainConfig},
+    config::{ChangedOptions, ExcludeTargets, NegativeSampling, RankAmong, TrainConfig},
     scores::LinkCandidates,
 };
 use grappa_sampling::{
@@ -90,6 +90,15 @@ impl LinkData {
         if !store.manifest().is_whole() {
             return Err(Error::WrongStore(format!(
                 "{path}: the store is a slice of its graph, and --task link scores edges between all nodes: give each host the whole store"
+            )));
+        }
+        if store.is_timed()
+            && let (false, Some(changed)) =
+                (held_out.is_empty(), ChangedOptions::from_config(config).flag("time-split"))
+        {
+            return Err(Error::Options(format!(
+                "{changed} divides edges by time, and {path} has edges that are held out: leave it out, or ingest the graph again without \
+                 --edge-split"
             )));
         }
         let times = match store.is_timed() && held_out.is_empty() {
