@@ -161,6 +161,12 @@ impl Hashed {
         (Self::slots_for(nodes).max(self.slots.capacity()) * size_of::<u32>()) as u64
     }
 
+    /// Begins a small batch that starts with `nodes` and is expected to have `expected` nodes. The table is only as large as this needs, so
+    /// that it is quickly cleared.
+    pub(super) fn begin_with(&mut self, nodes: &[NodeId], expected: usize) {
+        self.grow(nodes.len().max(expected).max(SLOTS_MIN / 64), nodes);
+    }
+
     fn slots_for(nodes: usize) -> usize {
         (2 * nodes).next_power_of_two()
     }

@@ -18,6 +18,7 @@ use grappa_io::{Result, prefetch::prefetch, progress::Progress};
 use super::{
     adjacency::{AdjacencyLists, Degrees, Positions, weight_max},
     edge_filter::EdgeFilter,
+    edge_times::EdgeTimes,
     load::load,
     sources::Sources,
     spare::{ReturnedArena, SpareArenas},
@@ -42,7 +43,8 @@ impl Csr {
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
         let maxima = if filter.edge_data.weights && filter.is_whole() { 4 * filter.owned.nodes() } else { 0 };
-        maxima + 8 * head_numbers(filter) + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
+        let times = if filter.edge_data.times { EdgeTimes::bytes(filter.store) } else { 0 };
+        times + maxima + 8 * head_numbers(filter) + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
     }
 
     /// Loads the lists, with sources of 32 or 64 bits. The engine that `open` returns reads them, and `threads` threads
@@ -76,6 +78,11 @@ impl Csr {
             csr.weight_maxima = weight_maxima(csr.heads.values(), csr.edge_weights.values());
         }
         Ok(csr)
+    }
+
+    /// The first edge of each list of a whole graph, and the end of the last one.
+    pub(super) fn starts(&self) -> &[u64] {
+        self.heads.values()
     }
 
     /// The lists of a whole graph. They must have been loaded for one.
@@ -212,6 +219,11 @@ impl AdjacencyLists for WholeCsr<'_> {
     fn degrees(&self, place: &mut WholePlace, (): &mut ()) -> Degrees {
         let degree = (place.end - place.start) as u64;
         Degrees { visible: degree, global: degree, listed: degree, halo: false }
+    }
+
+    #[inline(always)]
+    fn first_edge(&self, place: &WholePlace) -> Option<usize> {
+        Some(place.start)
     }
 
     #[inline(always)]

@@ -32,6 +32,7 @@ mod spare;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
+mod time_load;
 mod turns;
 
 pub use self::{
@@ -45,7 +46,7 @@ pub use self::{
     turns::{OpenView, TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{
-    edge_times::{EdgeTimes, TimeLimit},
+    edge_times::{SearchedList, TimeGroup, TimeLimit, TimeLists},
     files::MappedMemory,
     graph_view::{GraphLists, owned_of_types},
     halo_lists::{HaloEdges, HaloPiece},

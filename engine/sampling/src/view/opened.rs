@@ -11,8 +11,8 @@ use grappa_storage::{Store, StoreIds};
 
 use super::{
     edge_filter::{EdgeData, EdgeFilter},
-    edge_times::EdgeTimes,
-    files::{Mapped, MappedMemory},
+    edge_times::{EdgeTimes, TimeLists},
+    files::{Mapped, MappedFiles, MappedMemory},
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
     kind::ViewKind,
@@ -107,16 +107,20 @@ impl PartitionView {
         let sources = options.sources.as_ref().unwrap_or(&owned);
         let filter = EdgeFilter { store, owned: &owned, sources, halo: options.halo, edge_data: options.edge_data };
         filter.check()?;
-        let (lists, bytes) = match options.mapped_bytes_max {
+        let needs_times = options.edge_data.times;
+        let (lists, times, bytes) = match options.mapped_bytes_max {
             Some(bytes_max) => {
                 let mapped = Mapped::open(&filter, bytes_max, mapped)?;
                 let bytes = mapped.bytes;
-                (Storage::Mapped(mapped), bytes)
+                let times = if needs_times { EdgeTimes::mapped(store)? } else { None };
+                (Storage::Mapped(mapped), times, bytes)
             }
             None => {
                 let open = |files| open_engine(options.engine, files);
                 let csr = Csr::load(&filter, filter.is_narrow(), options.threads, &open, spare, progress)?;
-                (Storage::Memory(csr), Csr::bytes(&filter))
+                let load_times = || EdgeTimes::load(store, csr.starts(), options.threads, progress);
+                let times = if needs_times { load_times()? } else { None };
+                (Storage::Memory(csr), times, Csr::bytes(&filter))
             }
         };
         Ok(Self {
@@ -129,7 +133,7 @@ impl PartitionView {
             halo_lists: options.halo_lists.clone(),
             edge_data: options.edge_data,
             by_time: store.is_timed(),
-            times: if options.edge_data.times { EdgeTimes::open(store)? } else { None },
+            times,
             bytes,
             lists,
         })
@@ -161,14 +165,14 @@ impl PartitionView {
     /// Asks the system to read mapped files ahead. From front to back this takes a fraction of the time of page faults.
     pub(crate) fn read_ahead(&self) {
         if let Storage::Mapped(mapped) = &self.lists {
-            mapped.read_ahead(self.edge_data.weights);
+            mapped.read_ahead(self.edge_data);
         }
     }
 
     /// Bytes of the mapped files of adjacency lists; 0 if the lists are in memory.
     pub fn mapped_bytes(&self) -> u64 {
         match &self.lists {
-            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_data.weights),
+            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_data),
             Storage::Memory(_) => 0,
         }
     }
@@ -219,9 +223,13 @@ impl PartitionView {
         self.edge_data
     }
 
-    /// The times of edges, if the view has them.
-    pub(crate) fn times(&self) -> Option<&EdgeTimes> {
-        self.times.as_ref()
+    /// The lists of times of edges, if the view has them.
+    pub(crate) fn time_lists(&self) -> Option<TimeLists<'_>> {
+        let times = self.times.as_ref()?;
+        Some(times.lists(|| match &self.lists {
+            Storage::Mapped(mapped) => MappedFiles::of_times(mapped, &self.owned),
+            Storage::Memory(_) => unreachable!("a view in memory has its times there"),
+        }))
     }
 
     /// Whether lists are in the order of time, because edges have times. Otherwise sources ascend.
