@@ -7,7 +7,7 @@
 //! As adjacency lists, lists of times are read in stages for a whole [`Group`](TimeGroup) of destinations, so that many cache misses are in
 //! flight at once. Searches in memory take one step in each list of the group in turn.
 
-use std::{ops::Range, sync::Arc};
+use std::{hint::select_unpredictable, ops::Range, sync::Arc};
 
 use grappa_formats::{NodeId, time_axis::TimeAxis};
 use grappa_io::{Error, Position, Result, prefetch::prefetch, progress::Progress};
@@ -130,6 +130,8 @@ pub(crate) struct TimeGroup {
     heads: Vec<FileHead>,
     places: Vec<FilePlace>,
     lists: Vec<ListPart>,
+    /// The lists in memory whose search is not done.
+    active: Vec<usize>,
     /// For each list, the positions that are within its limit.
     pub within: Vec<Range<u64>>,
 }
@@ -179,7 +181,7 @@ impl TimeLists<'_> {
     /// # Errors
     /// If lists of times have other lengths than the adjacency lists.
     pub fn search(&self, lists: impl Iterator<Item = SearchedList>, group: &mut TimeGroup) -> Result<()> {
-        let TimeGroup { places, lists: parts, within, .. } = group;
+        let TimeGroup { places, lists: parts, active, within, .. } = group;
         within.clear();
         // Destinations that follow each other often have the same limit.
         let mut known: Option<(TimeLimit, Range<u64>)> = None;
@@ -208,8 +210,8 @@ impl TimeLists<'_> {
                     ListPart { first, at: first, left: degree, degree, since, until }
                 }));
                 match decoded {
-                    Sources::Narrow(decoded) => search_all(decoded, parts, within),
-                    Sources::Wide(decoded) => search_all(decoded, parts, within),
+                    Sources::Narrow(decoded) => search_all(decoded, parts, active, within),
+                    Sources::Wide(decoded) => search_all(decoded, parts, active, within),
                 }
             }
         }
@@ -246,18 +248,24 @@ impl TimeLists<'_> {
 
 impl TimeGroup {
     pub fn bytes(&self) -> u64 {
-        let Self { heads, places, lists, within } = self;
+        let Self { heads, places, lists, active, within } = self;
         let bytes = heads.capacity() * size_of::<FileHead>()
             + places.capacity() * size_of::<FilePlace>()
             + lists.capacity() * size_of::<ListPart>()
+            + active.capacity() * size_of::<usize>()
             + within.capacity() * size_of::<Range<u64>>();
         bytes as u64
     }
 }
 
 /// Searches the ends of the ranges within the limits, and then the starts, if there are any.
-fn search_all<S: Source>(decoded: &[S], lists: &mut [ListPart], within: &mut Vec<Range<u64>>) {
-    search_until(decoded, lists, |list| list.until);
+fn search_all<S: Source>(
+    decoded: &[S],
+    lists: &mut [ListPart],
+    active: &mut Vec<usize>,
+    within: &mut Vec<Range<u64>>,
+) {
+    search_until(decoded, lists, active, |list| list.until);
     within.extend(lists.iter().map(|list| 0..(list.at - list.first) as u64));
     if lists.iter().all(|list| list.since == 0) {
         return;
@@ -265,7 +273,7 @@ fn search_all<S: Source>(decoded: &[S], lists: &mut [ListPart], within: &mut Vec
     for list in &mut *lists {
         (list.at, list.left) = (list.first, list.degree);
     }
-    search_until(decoded, lists, |list| list.since);
+    search_until(decoded, lists, active, |list| list.since);
     for (within, list) in within.iter_mut().zip(lists) {
         within.start = ((list.at - list.first) as u64).min(within.end);
     }
@@ -278,23 +286,32 @@ fn search_all<S: Source>(decoded: &[S], lists: &mut [ListPart], within: &mut Vec
 ///     for each such list: keep the upper half if the bound is in it, otherwise the lower one; prefetch the next middle
 /// for each list: skip the last edge if it is below the bound
 /// ```
-fn search_until<S: Source>(decoded: &[S], lists: &mut [ListPart], bound: impl Fn(&ListPart) -> u64) {
-    let most = lists.iter().map(|list| list.left).max().unwrap_or(0);
-    for list in &*lists {
-        prefetch(decoded, list.at + list.left / 2);
+fn search_until<S: Source>(
+    decoded: &[S],
+    lists: &mut [ListPart],
+    active: &mut Vec<usize>,
+    bound: impl Fn(&ListPart) -> u64,
+) {
+    active.clear();
+    active.extend((0..lists.len()).filter(|&index| lists[index].left > 1));
+    for &index in &*active {
+        prefetch(decoded, lists[index].at + lists[index].left / 2 - 1);
     }
-    for _ in 0..usize::BITS - most.saturating_sub(1).leading_zeros() {
-        for list in &mut *lists {
+    while !active.is_empty() {
+        // Which half it is and whether a list is done cannot be predicted, so neither is a branch.
+        let mut kept = 0;
+        for number in 0..active.len() {
+            let index = active[number];
+            let list = &mut lists[index];
             let half = list.left / 2;
-            if half == 0 {
-                continue;
-            }
-            // Which half it is cannot be predicted, so this is no branch.
             let middle: u64 = decoded[list.at + half - 1].into();
-            list.at += if middle < bound(list) { half } else { 0 };
+            list.at += select_unpredictable(middle < bound(list), half, 0);
             list.left -= half;
             prefetch(decoded, list.at + (list.left / 2).saturating_sub(1));
+            active[kept] = index;
+            kept += usize::from(list.left > 1);
         }
+        active.truncate(kept);
     }
     for list in lists {
         if list.left == 1 {
