@@ -21,7 +21,7 @@ use super::{
     minibatch::{Block, Minibatch},
     neighbors::{DrawnEdges, SAMPLED},
     random::{BatchKey, HopKey},
-    relabel::{Hashed, Relabel},
+    relabel::Hashed,
     size::check_size,
     time::TimeHops,
 };
@@ -119,14 +119,10 @@ struct PartNodes {
     /// Whether the part has edges from this type.
     begun: bool,
     table: Hashed,
-    /// The nodes, and their indices in the minibatch.
     nodes: Vec<NodeId>,
+    /// The places of the nodes of earlier levels among those of all parts, and of the first node after them.
     places: Vec<u32>,
-    /// The indices among these nodes of the sources that were relabelled last.
-    indices: Vec<u32>,
-    /// The number of nodes of earlier levels, and the place of the first node after them.
-    known: usize,
-    first: usize,
+    first: u32,
 }
 
 impl Parts {
@@ -207,11 +203,12 @@ impl Parts {
                     if edges.is_empty() {
                         continue;
                     }
-                    let reached = types[source].relabel(part, hop, &out[source].nodes, &drawn.sources[edges.clone()]);
+                    let (sources, indices) = (&drawn.sources[edges.clone()], &mut block.indices[edges.clone()]);
+                    let reached = types[source].relabel(part, hop, &out[source].nodes, sources, indices);
                     if hops == TimeHops::Edge {
                         note_limits(types, (source, destination), reached, destinations, block, drawn);
                     }
-                    types[source].place(&mut block.indices[edges]);
+                    types[source].part.place(&mut block.indices[edges]);
                 }
             }
             for (parts, out) in types.iter_mut().zip(&mut *out) {
@@ -260,47 +257,36 @@ impl TypeParts {
         self.levels[level].push(nodes);
     }
 
-    /// Relabels some sources of a part. `nodes` are those of all parts, without the ones that this hop adds to the part. Returns the number
-    /// of nodes that the part had before.
-    fn relabel(&mut self, part: usize, hop: usize, nodes: &[NodeId], sources: &[NodeId]) -> usize {
+    /// Writes the indices of some sources among the nodes of a part. `nodes` are those of all parts, without the ones that this hop adds to
+    /// the part. Returns the number of nodes that the part had before.
+    fn relabel(&mut self, part: usize, hop: usize, nodes: &[NodeId], sources: &[NodeId], indices: &mut [u32]) -> usize {
         if !self.part.begun {
             let levels = self.levels[..=hop].iter().map(|level| level[part]..level[part + 1]);
             self.part.begin(levels, nodes);
         }
-        let PartNodes { table, nodes: of_part, places, indices, known, first, .. } = &mut self.part;
+        let PartNodes { table, nodes: of_part, .. } = &mut self.part;
         let before = of_part.len();
-        indices.clear();
-        indices.resize(sources.len(), 0);
-        table.relabel(sources, of_part, indices);
-        places.extend((before..of_part.len()).map(|index| (*first + index - *known) as u32));
+        table.relabel_in_cache(sources, of_part, indices);
         before
-    }
-
-    /// Writes the places of the sources that were relabelled last.
-    fn place(&self, out: &mut [u32]) {
-        let PartNodes { indices, places, .. } = &self.part;
-        for (out, &index) in out.iter_mut().zip(indices) {
-            *out = places[index as usize];
-        }
     }
 
     /// Ends a part at a hop: appends the nodes that the hop added to it to those of all parts.
     fn end_part(&mut self, part: usize, level: usize, nodes: &mut Vec<NodeId>) -> Result<()> {
         if mem::take(&mut self.part.begun) {
-            let PartNodes { nodes: of_part, known, .. } = &self.part;
-            let added = &of_part[*known..];
+            let PartNodes { nodes: of_part, places, .. } = &self.part;
+            let added = &of_part[places.len()..];
             heap::grow(nodes, added.len(), SAMPLED)?;
             nodes.extend_from_slice(added);
             self.parts.resize(nodes.len(), part as u32);
-            self.indices.extend(*known as u32..of_part.len() as u32);
+            self.indices.extend(places.len() as u32..of_part.len() as u32);
         }
         self.levels[level].push(nodes.len());
         Ok(())
     }
 
     fn bytes(&self) -> usize {
-        let Self { parts, indices, limits, levels, part: PartNodes { nodes, places, indices: of_part, .. } } = self;
-        (parts.capacity() + indices.capacity() + places.capacity() + of_part.capacity()) * size_of::<u32>()
+        let Self { parts, indices, limits, levels, part: PartNodes { nodes, places, .. } } = self;
+        (parts.capacity() + indices.capacity() + places.capacity()) * size_of::<u32>()
             + limits.capacity() * size_of::<i64>()
             + levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<usize>()
             + nodes.capacity() * size_of::<NodeId>()
@@ -320,14 +306,25 @@ impl PartNodes {
             self.places.extend(level.start as u32..level.end as u32);
         }
         self.begun = true;
-        self.known = self.nodes.len();
-        self.first = all.len();
+        self.first = all.len() as u32;
         self.table.begin_with(&self.nodes, expected);
+    }
+
+    /// Replaces indices among the nodes of the part with their places among those of all parts.
+    #[inline(always)]
+    fn place(&self, indices: &mut [u32]) {
+        let known = self.places.len() as u32;
+        for index in indices {
+            *index = match self.places.get(*index as usize) {
+                Some(&place) => place,
+                None => self.first + (*index - known),
+            };
+        }
     }
 }
 
 /// Gives the nodes that edges reached first their limits: the time of the edge, or the limit of its destination if the relation has no
-/// times. `reached` is the number of nodes that the part had before.
+/// times. `reached` is the number of nodes that the part had before. The block has the indices of sources among the nodes of the part.
 fn note_limits(
     types: &mut [TypeParts],
     (source, destination): (usize, usize),
@@ -336,11 +333,10 @@ fn note_limits(
     block: &Block,
     drawn: &DrawnEdges,
 ) {
-    let first = block.offsets[destinations.start] as usize;
     for target in destinations {
         let limit = types[destination].limits[target];
         for edge in block.edges_of(target) {
-            if types[source].part.indices[edge - first] as usize == reached {
+            if block.indices[edge] as usize == reached {
                 types[source].limits.push(drawn.times.get(edge).copied().unwrap_or(limit));
                 reached += 1;
             }

@@ -35,18 +35,16 @@ pub(super) struct GroupScratch {
     pub sources: Vec<NodeId>,
     pub edge_weights: Vec<f32>,
     pub draw: DrawScratch,
-    degrees: Vec<Degrees>,
     times: TimeGroup,
 }
 
 impl GroupScratch {
     pub(super) fn bytes(&self) -> u64 {
-        let Self { drawn, positions, sources, edge_weights, draw, degrees, times } = self;
+        let Self { drawn, positions, sources, edge_weights, draw, times } = self;
         let bytes = drawn.capacity() * size_of::<DrawnPositions>()
             + positions.capacity() * size_of::<u64>()
             + sources.capacity() * size_of::<NodeId>()
-            + edge_weights.capacity() * size_of::<f32>()
-            + degrees.capacity() * size_of::<Degrees>();
+            + edge_weights.capacity() * size_of::<f32>();
         bytes as u64 + draw.bytes() + times.bytes()
     }
 }
@@ -105,13 +103,10 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
 
     /// Finds the positions that draws from each list may have, for [`Group::within`]. `limits` has the limit of each list.
     pub(super) fn search_times(&mut self, limits: impl Iterator<Item = TimeLimit>) -> Result<()> {
-        let Self { lists, scratch: GroupScratch { degrees, times, .. }, places, state, times: of_lists, .. } = self;
-        degrees.clear();
-        degrees.extend(places.iter_mut().map(|place| lists.degrees(place, state)));
-        let searched = places.iter().zip(&*degrees).zip(limits).map(|((place, degrees), limit)| SearchedList {
-            first_edge: lists.first_edge(place),
-            degree: degrees.listed,
-            limit,
+        let Self { lists, scratch: GroupScratch { times, .. }, places, state, times: of_lists, .. } = self;
+        let searched = places.iter_mut().zip(limits).map(|(place, limit)| {
+            let degree = lists.degrees(place, state).listed;
+            SearchedList { first_edge: lists.first_edge(place), degree, limit }
         });
         of_lists.as_ref().expect("lists have times").search(searched, times)
     }

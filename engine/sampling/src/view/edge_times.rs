@@ -176,18 +176,20 @@ impl TimeLists<'_> {
         files.take_damage()
     }
 
-    /// Searches the positions of each list that are within its limit, for [`TimeGroup::within`].
+    /// Searches the positions of each list that are within its limit, for [`TimeGroup::within`]. The limits of a group differ in time only.
     ///
     /// # Errors
     /// If lists of times have other lengths than the adjacency lists.
     pub fn search(&self, lists: impl Iterator<Item = SearchedList>, group: &mut TimeGroup) -> Result<()> {
         let TimeGroup { places, lists: parts, active, within, .. } = group;
         within.clear();
-        // Destinations that follow each other often have the same limit.
-        let mut known: Option<(TimeLimit, Range<u64>)> = None;
-        let mut positions = |limit: TimeLimit| match &known {
-            Some((of, positions)) if *of == limit => positions.clone(),
-            _ => known.insert((limit, limit.positions(self.axis))).1.clone(),
+        // Destinations that follow each other often have the same time.
+        let (mut known, mut range) = (None, 0..0);
+        let mut positions = |limit: TimeLimit| {
+            if known != Some(limit.time) {
+                (known, range) = (Some(limit.time), limit.positions(self.axis));
+            }
+            range.clone()
         };
         match &self.lists {
             Lists::Mapped(files) => {
@@ -259,12 +261,7 @@ impl TimeGroup {
 }
 
 /// Searches the ends of the ranges within the limits, and then the starts, if there are any.
-fn search_all<S: Source>(
-    decoded: &[S],
-    lists: &mut [ListPart],
-    active: &mut Vec<usize>,
-    within: &mut Vec<Range<u64>>,
-) {
+fn search_all<S: Source>(decoded: &[S], lists: &mut [ListPart], active: &mut Vec<usize>, within: &mut Vec<Range<u64>>) {
     search_until(decoded, lists, active, |list| list.until);
     within.extend(lists.iter().map(|list| 0..(list.at - list.first) as u64));
     if lists.iter().all(|list| list.since == 0) {

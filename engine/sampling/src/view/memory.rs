@@ -44,7 +44,10 @@ impl Csr {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
         let maxima = if filter.edge_data.weights && filter.is_whole() { 4 * filter.owned.nodes() } else { 0 };
         let times = if filter.edge_data.times { EdgeTimes::bytes(filter.store) } else { 0 };
-        times + maxima + 8 * head_numbers(filter) + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
+        times
+            + maxima
+            + 8 * head_numbers(filter)
+            + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
     }
 
     /// Loads the lists, with sources of 32 or 64 bits. The engine that `open` returns reads them, and `threads` threads

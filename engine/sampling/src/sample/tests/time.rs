@@ -171,7 +171,8 @@ fn seeds_at_a_time_are_the_same_together_and_one_by_one() {
     let store = graph.store(3);
     let shape = GraphShape::untyped(300);
     let seeds = |number| vec![(0..1 + number % 3).map(|k| draw_at(5 * number, k) % 300).collect()];
-    let parts: Vec<apart::Part> = (0..200).map(|number| (seeds(number), Some(draw_at(3, number) as i64 % 120))).collect();
+    let parts: Vec<apart::Part> =
+        (0..200).map(|number| (seeds(number), Some(draw_at(3, number) as i64 % 120))).collect();
     for kind in KINDS {
         let view = view_of(&store, kind);
         let lists = GraphLists { shape: &shape, views: vec![&view] };
