@@ -53,6 +53,7 @@ mod size;
 #[cfg(test)]
 pub(crate) mod tests;
 mod time;
+mod walk_parts;
 mod walks;
 mod weighted;
 

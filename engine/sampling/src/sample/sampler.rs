@@ -9,7 +9,6 @@ use super::{
     apart::{Parts, SeedParts, TypeParts, check_seeds},
     fanouts::Fanouts,
     group::{Group, GroupScratch},
-    join::{Join, JoinScratch},
     minibatch::{Block, Minibatch},
     neighbors::NeighborHop,
     random::{BatchKey, HopKey, HopKeys},
@@ -379,23 +378,6 @@ impl Sampler {
         }
         parts.end(seeds.len(), out);
         Ok(())
-    }
-
-    /// As [`Sampler::sample_parts`], for random walks: samples the parts one by one.
-    fn join_walks(
-        &self,
-        graph: &GraphLists<'_>,
-        seeds: &SeedParts,
-        scratch: &mut Scratch,
-        out: &mut [Minibatch],
-    ) -> Result<()> {
-        let types = out.len();
-        let mut parts = vec![Minibatch::default(); types * seeds.len()];
-        for (number, (part, &key)) in parts.chunks_mut(types).zip(&seeds.keys).enumerate() {
-            let seeds: Vec<&[NodeId]> = (0..types).map(|node_type| seeds.seeds_of(node_type, number)).collect();
-            self.sample_types(graph, &seeds, None, key, scratch, part)?;
-        }
-        Minibatch::join(&parts, Join::Apart, graph.shape, scratch, &mut JoinScratch::default(), out)
     }
 
     /// # Panics

@@ -10,15 +10,15 @@
 use std::{hint::select_unpredictable, ops::Range, sync::Arc};
 
 use grappa_formats::{NodeId, time_axis::TimeAxis};
-use grappa_io::{Error, Position, Result, prefetch::prefetch, progress::Progress};
-use grappa_storage::{Chunk, Store};
+use grappa_io::{Result, prefetch::prefetch, progress::Progress};
+use grappa_storage::Store;
 
 use super::{
     files::{FileHead, FilePlace, MappedFiles},
     positions::Positions,
     sources::{NARROW_NODES_MAX, Source, Sources},
     spare::ReturnedArena,
-    time_load::load,
+    time_load::{disagrees, load},
 };
 
 /// The times of all edges of a view.
@@ -66,7 +66,7 @@ impl EdgeTimes {
     /// end of the last one.
     ///
     /// # Errors
-    /// If a file cannot be read or is damaged, there is not enough memory, and [`Error::Stopped`] if `progress` asks to stop.
+    /// If a file cannot be read or is damaged, there is not enough memory, and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop.
     pub fn load(store: &Store, starts: &[u64], threads: usize, progress: &dyn Progress) -> Result<Option<Self>> {
         let Some(axis) = store.time_axis()? else { return Ok(None) };
         let mut decoded = ReturnedArena::new(Self::bytes(store) as usize, None)?;
@@ -316,10 +316,4 @@ fn search_until<S: Source>(
             list.at += usize::from(last < bound(list));
         }
     }
-}
-
-/// The error for lists of times that have other lengths than the adjacency lists.
-pub(super) fn disagrees(chunk: &Chunk) -> Error {
-    let problem = "the adjacency lists have more or fewer edges than times; find the damage with `grappa-store verify`";
-    Error::input(chunk.path(), Position::Whole, problem)
 }

@@ -4,13 +4,13 @@ use std::sync::{Mutex, PoisonError};
 
 use grappa_formats::ChunkId;
 use grappa_io::{
-    Result,
+    Error, Position, Result,
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::Store;
+use grappa_storage::{Chunk, Store};
 
-use super::{edge_times::disagrees, sources::Source};
+use super::sources::Source;
 
 /// Fills `decoded` with the positions of the edges of a store on its axis of time, in the order of its adjacency lists. `starts` has the
 /// first edge of each list, and the end of the last one.
@@ -71,4 +71,10 @@ fn load_chunk<S: Source>(
         place.by_ref().zip(&*positions).for_each(|(place, &position)| *place = S::from_u64(position));
     }
     Ok(())
+}
+
+/// The error for lists of times that have other lengths than the adjacency lists.
+pub(super) fn disagrees(chunk: &Chunk) -> Error {
+    let problem = "the adjacency lists have more or fewer edges than times; find the damage with `grappa-store verify`";
+    Error::input(chunk.path(), Position::Whole, problem)
 }
