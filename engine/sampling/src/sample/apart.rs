@@ -143,7 +143,9 @@ impl Parts {
             out.clear();
             out.blocks.resize_with(blocks_of(node_type), Block::default);
             let TypeParts { parts, indices, limits, levels, .. } = parts;
-            (parts.clear(), indices.clear(), limits.clear());
+            parts.clear();
+            indices.clear();
+            limits.clear();
             levels.resize_with(levels.len().max(1), Vec::new);
             levels[0].clear();
             levels[0].push(0);
