@@ -13,7 +13,7 @@ use super::{
 use crate::{
     links::{LinkScratch, LinkTask, Positives, TimedPositives},
     partition::Share,
-    sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch, SeedParts},
     shape::GraphShape,
     view::{Turns, TurnsEpoch, ViewSource},
 };
@@ -119,8 +119,10 @@ pub struct EpochScratch {
     sampler: Scratch,
     /// The seeds of each type.
     seeds: Vec<Vec<NodeId>>,
+    /// The seeds that are sampled apart.
+    apart: SeedParts,
     links: LinkScratch,
-    /// The minibatches of a step or of its seeds, before they are joined: for each, a minibatch of each node type.
+    /// The minibatches of a step or of its links, before they are joined: for each, a minibatch of each node type.
     parts: Vec<Minibatch>,
     join: JoinScratch,
     /// Nodes of the batch, which the parts may share.
@@ -388,48 +390,53 @@ impl PartitionBatches {
         }
     }
 
-    /// Samples each seed of a minibatch into a part of its own, which is a minibatch of each node type. The first one is part `first`. Returns
-    /// the number of parts.
+    /// Samples each seed of a minibatch as a part of its own.
     fn sample_apart(
         &self,
         place: BatchPlace,
-        (sampler, links): (&mut Scratch, &mut LinkScratch),
-        seeds: &mut Vec<Vec<NodeId>>,
-        (parts, types): (&mut Vec<Minibatch>, usize),
-        (first, part_times): (usize, &mut Vec<i64>),
-    ) -> Result<usize> {
+        sampler: &mut Scratch,
+        seeds: &mut SeedParts,
+        out: &mut [Minibatch],
+    ) -> Result<()> {
         let (part, key) = (self.part(place), self.key(place));
         let view = part.view.open()?;
-        let lists = view.lists();
-        if let (Some(task), Some(positives)) = (&self.options.links, &part.positives) {
-            let count = self.seeds_of(place);
-            let mut edges = Vec::with_capacity(count);
-            let (mut times, mut groups) = (Vec::with_capacity(count), Vec::with_capacity(count));
-            self.in_order(place, |index| {
-                edges.push(positives.edges()[index as usize]);
-                times.extend(positives.time(index));
-                groups.push(positives.group(index));
-            });
-            let timed = TimedPositives { edges: &edges, times: &times, groups: &groups };
-            let how = &self.options.sampler;
-            return task.sample_apart(how, &lists, timed, key, (links, sampler), (parts, types, first), part_times);
-        }
-        let mut positions = Vec::with_capacity(self.seeds_of(place));
-        let time_of = |index: u64| part.times.as_ref().map(|times| times[index as usize]);
-        self.in_order(place, |index| positions.push((part.seeds.get(index), time_of(index))));
-        parts.resize_with(parts.len().max((first + positions.len()) * types), Minibatch::default);
-        seeds.resize_with(types, Vec::new);
-        for ((&(position, time), number), part) in
-            positions.iter().zip(0..).zip(parts[first * types..].chunks_mut(types))
-        {
-            view.check_seed(position)?;
+        seeds.begin(out.len());
+        let (mut owned, mut number) = (Ok(()), 0);
+        self.in_order(place, |index| {
+            let position = part.seeds.get(index);
+            if owned.is_ok() {
+                owned = view.check_seed(position);
+            }
             let (node_type, node) = view.locate(position);
-            seeds.iter_mut().for_each(Vec::clear);
-            seeds[node_type].push(node);
-            self.options.sampler.sample_types(&lists, seeds, time, key.of_seed(number), sampler, part)?;
-            part_times.extend(time);
-        }
-        Ok(positions.len())
+            seeds.push_seed(node_type, node);
+            seeds.push_part(key.of_seed(number), part.times.as_ref().map(|times| times[index as usize]));
+            number += 1;
+        });
+        owned?;
+        self.options.sampler.sample_parts(&view.lists(), seeds, sampler, out)
+    }
+
+    /// Samples each group of positives of a minibatch into a part of its own, which is a minibatch of each node type. The first one is part
+    /// `first`. Returns the number of parts.
+    fn sample_links_apart(
+        &self,
+        place: BatchPlace,
+        scratch: (&mut Scratch, &mut LinkScratch),
+        parts: (&mut Vec<Minibatch>, usize, usize),
+    ) -> Result<usize> {
+        let (part, key, positives) = (self.part(place), self.key(place), self.positives(place));
+        let task = self.options.links.as_ref().expect("minibatches of links");
+        let count = self.seeds_of(place);
+        let mut edges = Vec::with_capacity(count);
+        let (mut times, mut groups) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        self.in_order(place, |index| {
+            edges.push(positives.edges()[index as usize]);
+            times.extend(positives.time(index));
+            groups.push(positives.group(index));
+        });
+        let timed = TimedPositives { edges: &edges, times: &times, groups: &groups };
+        let (sampler, links) = scratch;
+        task.sample_apart(&self.options.sampler, &part.view.open()?.lists(), timed, key, (links, sampler), parts)
     }
 
     fn part(&self, place: BatchPlace) -> &Seeded {
@@ -566,9 +573,9 @@ impl BatchSource for PartitionBatches {
     }
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
-        let EpochScratch { sampler, seeds, links, parts, join, nodes: sampled } = scratch;
+        let EpochScratch { sampler, seeds, apart, links, parts, join, nodes: sampled } = scratch;
         let seeds = seeds.iter().map(Vec::capacity).sum::<usize>();
-        let seeds = (seeds * size_of::<NodeId>()) as u64 + links.bytes();
+        let seeds = (seeds * size_of::<NodeId>()) as u64 + apart.bytes() + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
         let (largest, all) = (part_nodes.clone().max().unwrap_or(0), part_nodes.sum());
@@ -589,18 +596,25 @@ impl BatchSource for PartitionBatches {
     }
 
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut [Minibatch]) -> Result<()> {
-        let EpochScratch { sampler, seeds, links, parts, join, nodes } = scratch;
+        let EpochScratch { sampler, seeds, apart, links, parts, join, nodes } = scratch;
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
         let types = out.len();
         match self.places(index) {
-            places if self.options.disjoint => {
-                let (mut count, mut times) = (0, Vec::new());
+            places if self.options.disjoint && self.options.links.is_some() => {
+                let mut count = 0;
                 for &place in places {
-                    count += self.sample_apart(place, (sampler, links), seeds, (parts, types), (count, &mut times))?;
+                    count += self.sample_links_apart(place, (sampler, links), (parts, types, count))?;
                 }
                 Minibatch::join(&parts[..count * types], Join::Apart, &self.shape, sampler, join, out)?;
-                out.iter_mut().for_each(|minibatch| minibatch.part_times.clone_from(&times));
+            }
+            &[place] if self.options.disjoint => self.sample_apart(place, sampler, apart, out)?,
+            places if self.options.disjoint => {
+                parts.resize_with(parts.len().max(places.len() * types), Minibatch::default);
+                for (&place, part) in places.iter().zip(parts.chunks_mut(types)) {
+                    self.sample_apart(place, sampler, apart, part)?;
+                }
+                Minibatch::join(&parts[..places.len() * types], Join::Apart, &self.shape, sampler, join, out)?;
             }
             &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
             places => {

@@ -131,15 +131,14 @@ impl LinkTask {
     }
 
     /// Samples each group of positives as a part of its own, at its time: its ends and those of its negatives share their neighborhoods, and
-    /// no others. A part is a minibatch of each of `types` node types, and the first one is part `first`. Appends the times of parts. Returns
-    /// the number of parts.
+    /// no others. A part is a minibatch of each of `types` node types, and the first one is part `first`. Returns the number
+    /// of parts.
     ///
     /// Negatives are drawn as for a minibatch of all these positives. Of [`Negatives::Pairs`], pair i is in the group of positive i, modulo
     /// their number.
     ///
     /// # Errors
     /// As [`LinkTask::sample`], or if negatives are shared.
-    #[expect(clippy::too_many_arguments, reason = "they are all that a minibatch of links reads and writes")]
     pub(crate) fn sample_apart(
         &self,
         sampler: &Sampler,
@@ -148,7 +147,6 @@ impl LinkTask {
         key: BatchKey,
         (scratch, sampling): (&mut LinkScratch, &mut Scratch),
         (parts, types, first): (&mut Vec<Minibatch>, usize, usize),
-        part_times: &mut Vec<i64>,
     ) -> Result<usize> {
         if let Negatives::Shared(_) = self.negatives {
             return Err(Error::conflict(
@@ -169,7 +167,6 @@ impl LinkTask {
             parts.resize_with(parts.len().max(part.end), Minibatch::default);
             let key = key.of_seed(count as u64);
             self.sample_pairs(sampler, graph, group, (Some(time), key), (ends, sampling), &mut parts[part])?;
-            part_times.push(time);
             count += 1;
         }
         Ok(count)
