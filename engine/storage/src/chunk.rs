@@ -424,26 +424,26 @@ impl Chunk {
         }
     }
 
-    /// Asks the system to read the files of adjacency lists, and of weights if `weights` is true, into its cache.
-    pub fn read_ahead(&self, weights: bool) {
-        self.row_files(weights).for_each(|file| file.read_ahead());
+    /// Asks the system to read the files of adjacency lists, and of weights and times if these are true, into its cache.
+    pub fn read_ahead(&self, weights: bool, times: bool) {
+        self.row_files(weights, times).for_each(|file| file.read_ahead());
     }
 
     /// Releases the memory of all adjacency lists, weights and edge features that were read.
     pub fn release_all_rows(&self) {
         let features = self.edge_features.iter();
-        let times = self.times.iter().flat_map(|files| [&files.times, &files.degrees]);
-        self.row_files(true).chain(features).chain(times).for_each(|file| file.release_all());
+        self.row_files(true, true).chain(features).for_each(|file| file.release_all());
     }
 
-    /// Total length of the files of adjacency lists, and of weights if `weights` is true, in bytes.
-    pub fn row_bytes(&self, weights: bool) -> u64 {
-        self.row_files(weights).map(|file| file.bytes()).sum()
+    /// Total length of the files of adjacency lists, and of weights and times if these are true, in bytes.
+    pub fn row_bytes(&self, weights: bool, times: bool) -> u64 {
+        self.row_files(weights, times).map(|file| file.bytes()).sum()
     }
 
-    fn row_files(&self, weights: bool) -> impl Iterator<Item = &MappedPayload> {
+    fn row_files(&self, weights: bool, times: bool) -> impl Iterator<Item = &MappedPayload> {
         let weights = self.weights.iter().filter(move |_| weights);
-        [&self.degrees, &self.edges].into_iter().chain(weights)
+        let times = self.times.iter().filter(move |_| times).flat_map(|files| [&files.times, &files.degrees]);
+        [&self.degrees, &self.edges].into_iter().chain(weights).chain(times)
     }
 
     fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {

@@ -54,7 +54,7 @@ impl MappedChunks {
         }
         let halo_degrees = (0..map.chunks()).map(|chunk| HaloDegrees::open(store, ChunkId(chunk)));
         let halo_degrees = halo_degrees.collect::<Result<_>>()?;
-        let bytes: u64 = chunks.iter().flatten().map(|chunk| chunk.row_bytes(false)).sum();
+        let bytes: u64 = chunks.iter().flatten().map(|chunk| chunk.row_bytes(false, false)).sum();
         Ok(Self {
             chunks,
             halo_degrees,
@@ -199,7 +199,7 @@ impl MappedChunks {
     /// If all lists are small, asks the system once to read them, and returns true.
     fn read_ahead_all(&self) -> bool {
         let Some(once) = &self.small else { return false };
-        once.call_once(|| self.iter().for_each(|chunk| chunk.read_ahead(false)));
+        once.call_once(|| self.iter().for_each(|chunk| chunk.read_ahead(false, false)));
         true
     }
 

@@ -307,5 +307,6 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
         indices + edges + degrees + size_of::<Block>() as u64
     };
     let blocks: u64 = minibatch.blocks.iter().map(of_block).sum();
-    bytes(&minibatch.nodes) + bytes(&minibatch.parts) + bytes(&minibatch.part_times) + blocks + minibatch.links.bytes()
+    let parts = bytes(&minibatch.parts) + bytes(&minibatch.part_times);
+    bytes(&minibatch.nodes) + parts + blocks + minibatch.links.bytes()
 }

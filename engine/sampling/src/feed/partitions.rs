@@ -4,7 +4,7 @@ mod source;
 
 use std::{ops::Range, sync::Arc};
 
-use grappa_formats::{NodeId, PartitionId, permutation::Feistel, random};
+use grappa_formats::{PartitionId, permutation::Feistel, random};
 use grappa_io::Result;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     links::{LinkScratch, LinkTask, Positives, TimedPositives},
     partition::Share,
-    sample::{BatchKey, Join, JoinScratch, Minibatch, Parts, Sampler, Scratch},
+    sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch, SeedParts},
     shape::GraphShape,
     view::{Turns, ViewSource},
 };
@@ -118,10 +118,9 @@ pub struct BatchPlace {
 #[derive(Debug, Default)]
 pub struct EpochScratch {
     sampler: Scratch,
-    /// The seeds of each type.
-    seeds: Vec<Vec<NodeId>>,
+    seeds: SeedParts,
     links: LinkScratch,
-    /// The minibatches of a step or of its seeds, before they are joined: for each, a minibatch of each node type.
+    /// The minibatches of a step, before they are joined: for each, a minibatch of each node type.
     parts: Vec<Minibatch>,
     join: JoinScratch,
     /// Nodes of the batch, which the parts may share.
@@ -358,73 +357,54 @@ impl PartitionBatches {
     fn sample_part(
         &self,
         place: BatchPlace,
-        (sampler, links): (&mut Scratch, &mut LinkScratch),
-        seeds: &mut Vec<Vec<NodeId>>,
+        sampling: &mut Scratch,
+        seeds: &mut SeedParts,
+        links: &mut LinkScratch,
         out: &mut [Minibatch],
     ) -> Result<()> {
         let (part, key, options) = (self.part(place), self.key(place), &self.options);
         let view = part.view.open()?;
+        let (lists, sampler) = (view.lists(), &options.sampler);
         match (&options.links, &part.positives) {
             (Some(task), Some(positives)) => {
-                let mut of_batch = Vec::with_capacity(self.seeds_of(place));
-                self.in_order(place, |index| of_batch.push(positives.edges()[index as usize]));
-                task.sample(&options.sampler, &view.lists(), &of_batch, key, (links, sampler), out)
+                let count = self.seeds_of(place);
+                let mut edges = Vec::with_capacity(count);
+                if !options.disjoint {
+                    self.in_order(place, |index| edges.push(positives.edges()[index as usize]));
+                    return task.sample(sampler, &lists, &edges, key, (links, sampling), out);
+                }
+                let (mut times, mut groups) = (Vec::with_capacity(count), Vec::with_capacity(count));
+                self.in_order(place, |index| {
+                    edges.push(positives.edges()[index as usize]);
+                    times.extend(positives.time(index));
+                    groups.push(positives.group(index));
+                });
+                let timed = TimedPositives { edges: &edges, times: &times, groups: &groups };
+                task.sample_apart(sampler, &lists, timed, key, (links, sampling), out)
             }
             (None, None) => {
-                seeds.resize_with(out.len(), Vec::new);
-                seeds.iter_mut().for_each(Vec::clear);
-                let mut owned = Ok(());
+                seeds.begin(out.len());
+                let (mut owned, mut number) = (Ok(()), 0);
                 self.in_order(place, |index| {
                     let position = part.seeds.get(index);
                     if owned.is_ok() {
                         owned = view.check_seed(position);
                     }
                     let (node_type, node) = view.locate(position);
-                    seeds[node_type].push(node);
+                    seeds.push_seed(node_type, node);
+                    if options.disjoint {
+                        seeds.push_part(key.of_seed(number), part.times.as_ref().map(|times| times[index as usize]));
+                        number += 1;
+                    }
                 });
                 owned?;
-                options.sampler.sample_types(&view.lists(), seeds, None, key, sampler, out)
+                match options.disjoint {
+                    true => sampler.sample_parts(&lists, seeds, sampling, out),
+                    false => sampler.sample_types(&lists, seeds.seeds(), key, sampling, out),
+                }
             }
             _ => panic!("minibatches are of links or of nodes"),
         }
-    }
-
-    /// Samples each seed of a minibatch, or each group of its positives, into a part of its own.
-    fn sample_apart(
-        &self,
-        place: BatchPlace,
-        (sampler, links): (&mut Scratch, &mut LinkScratch),
-        seeds: &mut Vec<Vec<NodeId>>,
-        parts: &mut Parts<'_>,
-    ) -> Result<()> {
-        let (part, key) = (self.part(place), self.key(place));
-        let view = part.view.open()?;
-        let lists = view.lists();
-        if let (Some(task), Some(positives)) = (&self.options.links, &part.positives) {
-            let count = self.seeds_of(place);
-            let mut edges = Vec::with_capacity(count);
-            let (mut times, mut groups) = (Vec::with_capacity(count), Vec::with_capacity(count));
-            self.in_order(place, |index| {
-                edges.push(positives.edges()[index as usize]);
-                times.extend(positives.time(index));
-                groups.push(positives.group(index));
-            });
-            let timed = TimedPositives { edges: &edges, times: &times, groups: &groups };
-            return task.sample_apart(&self.options.sampler, &lists, timed, key, (links, sampler), parts);
-        }
-        let mut positions = Vec::with_capacity(self.seeds_of(place));
-        let time_of = |index: u64| part.times.as_ref().map(|times| times[index as usize]);
-        self.in_order(place, |index| positions.push((part.seeds.get(index), time_of(index))));
-        seeds.resize_with(self.shape.types(), Vec::new);
-        for (number, (position, time)) in (0..).zip(positions) {
-            view.check_seed(position)?;
-            let (node_type, node) = view.locate(position);
-            seeds.iter_mut().for_each(Vec::clear);
-            seeds[node_type].push(node);
-            let part = parts.begin_part(time);
-            self.options.sampler.sample_types(&lists, seeds, time, key.of_seed(number), sampler, part)?;
-        }
-        Ok(())
     }
 
     fn part(&self, place: BatchPlace) -> &Seeded {

@@ -1,6 +1,6 @@
 //! A minibatch of link prediction: positives, negatives, the neighborhoods of their ends.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result, heap};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     NodeSet,
-    sample::{BatchKey, LinkPairs, Minibatch, Parts, Sampler, Scratch},
+    sample::{BatchKey, LinkPairs, Minibatch, Sampler, Scratch, SeedParts},
     shape::{GraphShape, RelationEnds},
     view::GraphLists,
 };
@@ -72,8 +72,10 @@ pub(crate) struct LinkScratch {
 /// The ends of pairs.
 #[derive(Debug, Default)]
 struct EndScratch {
-    /// The seeds of each node type.
-    seeds: Vec<Vec<NodeId>>,
+    /// The ends of each node type in a part, each once, ascending.
+    sorted: Vec<Vec<NodeId>>,
+    parts: SeedParts,
+    pairs: LinkPairs,
     /// The excluded edges of a relation: source and destination, as indices of the nodes of the minibatch.
     excluded: Vec<[u32; 2]>,
 }
@@ -84,12 +86,12 @@ impl LinkScratch {
         let LinkSamples { positives, negatives, is_negative } = &self.samples;
         // Negatives are drawn and looked up in lists as long as the pairs. Groups have a part of them.
         let pairs = 4 * (positives.capacity() + negatives.capacity());
-        let EndScratch { seeds, excluded } = &self.ends;
-        let indices = excluded.capacity() * size_of::<[u32; 2]>();
-        (pairs * size_of::<(NodeId, NodeId)>()
-            + seeds.iter().map(Vec::capacity).sum::<usize>() * size_of::<NodeId>()
-            + indices
-            + is_negative.capacity()) as u64
+        let EndScratch { sorted, parts, pairs: indices, excluded } = &self.ends;
+        let own = pairs * size_of::<(NodeId, NodeId)>()
+            + sorted.iter().map(Vec::capacity).sum::<usize>() * size_of::<NodeId>()
+            + excluded.capacity() * size_of::<[u32; 2]>()
+            + is_negative.capacity();
+        own as u64 + parts.bytes() + indices.bytes()
     }
 }
 
@@ -127,7 +129,10 @@ impl LinkTask {
     ) -> Result<()> {
         let LinkScratch { draw, samples, ends, .. } = scratch;
         self.draw(graph, positives, key, draw, samples)?;
-        self.sample_pairs(sampler, graph, samples, (None, key), (ends, sampling), out)
+        ends.begin(out.len());
+        ends.push_part(samples, self.ends(graph.shape), (key, None))?;
+        sampler.sample_types(graph, ends.parts.seeds(), key, sampling, out)?;
+        self.put_pairs(graph.shape, ends, out)
     }
 
     /// Samples each group of positives as a part of its own, at its time. The ends of its pairs share their neighborhoods with each other, and with
@@ -145,7 +150,7 @@ impl LinkTask {
         positives: TimedPositives<'_>,
         key: BatchKey,
         (scratch, sampling): (&mut LinkScratch, &mut Scratch),
-        parts: &mut Parts<'_>,
+        out: &mut [Minibatch],
     ) -> Result<()> {
         if let Negatives::Shared(_) = self.negatives {
             return Err(Error::conflict(
@@ -155,16 +160,23 @@ impl LinkTask {
         }
         let LinkScratch { draw, samples, group, ends } = scratch;
         self.draw(graph, positives.edges, key, draw, samples)?;
+        ends.begin(out.len());
         let mut start = 0;
         for (number, groups) in (0..).zip(positives.groups.chunk_by(|a, b| a == b)) {
             let range = start..start + groups.len();
             start = range.end;
             let time = positives.times[range.start];
             samples.put_group(self.negatives, range, group)?;
-            let part = parts.begin_part(Some(time));
-            self.sample_pairs(sampler, graph, group, (Some(time), key.of_seed(number)), (ends, sampling), part)?;
+            ends.push_part(group, self.ends(graph.shape), (key.of_seed(number), Some(time)))?;
         }
-        Ok(())
+        sampler.sample_parts(graph, &ends.parts, sampling, out)?;
+        self.put_pairs(graph.shape, ends, out)
+    }
+
+    /// The node types of sources and destinations.
+    fn ends(&self, shape: &GraphShape) -> [usize; 2] {
+        let RelationEnds { source, destination } = shape.relations[self.relation.number];
+        [source, destination]
     }
 
     /// Draws the negatives of some positives.
@@ -194,52 +206,28 @@ impl LinkTask {
         .draw(scratch, samples)
     }
 
-    /// Samples the minibatch of each node type for some pairs, at a time if the sampler has times.
-    fn sample_pairs(
-        &self,
-        sampler: &Sampler,
-        graph: &GraphLists<'_>,
-        samples: &LinkSamples,
-        (time, key): (Option<i64>, BatchKey),
-        (EndScratch { seeds, excluded }, sampling): (&mut EndScratch, &mut Scratch),
-        out: &mut [Minibatch],
-    ) -> Result<()> {
-        let RelationEnds { source, destination } = graph.shape.relations[self.relation.number];
-        seeds.resize_with(out.len(), Vec::new);
-        seeds.iter_mut().for_each(Vec::clear);
-        let pairs = || samples.positives.iter().chain(&samples.negatives);
-        let count = samples.positives.len() + samples.negatives.len();
-        for (node_type, end) in
-            [(source, (|pair| pair.0) as fn(&(NodeId, NodeId)) -> NodeId), (destination, |pair| pair.1)]
-        {
-            heap::reserve(&mut seeds[node_type], count, PAIRS)?;
-            seeds[node_type].extend(pairs().map(end));
-        }
-        for seeds in &mut *seeds {
-            seeds.sort_unstable();
-            seeds.dedup();
-        }
-        sampler.sample_types(graph, seeds, time, key, sampling, out)?;
+    /// Sets the pairs of a minibatch, and removes the targets from its messages.
+    fn put_pairs(&self, shape: &GraphShape, ends: &mut EndScratch, out: &mut [Minibatch]) -> Result<()> {
+        let [source, destination] = self.ends(shape);
         let links = &mut out[destination].links;
+        mem::swap(links, &mut ends.pairs);
         links.source_type = source;
-        put(links, samples, [&seeds[source], &seeds[destination]])?;
         let has_reverses = self.excluded == ExcludedEdges::WithReverses;
         let in_itself = has_reverses && source == destination && self.relation.reverse.is_none();
         if self.excluded != ExcludedEdges::None {
-            self.exclude(self.relation.number, (true, in_itself), time, graph.shape, excluded, out)?;
+            self.exclude(self.relation.number, (true, in_itself), shape, &mut ends.excluded, out)?;
         }
         if let (true, Some(reverse)) = (has_reverses, self.relation.reverse) {
-            self.exclude(reverse, (false, true), time, graph.shape, excluded, out)?;
+            self.exclude(reverse, (false, true), shape, &mut ends.excluded, out)?;
         }
         Ok(())
     }
 
-    /// Removes positives and their reverses from the messages of a relation. Of edges with times, only those at the time of the positives.
+    /// Removes positives and their reverses from the messages of a relation. Of edges with times, only those at the time of their part.
     fn exclude(
         &self,
         relation: usize,
         (positives, reverses): (bool, bool),
-        own_time: Option<i64>,
         shape: &GraphShape,
         excluded: &mut Vec<[u32; 2]>,
         out: &mut [Minibatch],
@@ -255,9 +243,15 @@ impl LinkTask {
         let RelationEnds { source, destination } = shape.relations[relation];
         // Both ends are seeds, so a node is never reached through removed edges only.
         let [sources, targets] = [source, destination].map(|node_type| out[node_type].seeds as u32);
-        for hop in 0..shape.hops(out) {
-            out[destination].blocks[shape.block_place(relation, hop)].retain(|source, target, time| {
-                let is_other_event = time.is_some() && time != own_time;
+        let hops = shape.hops(out);
+        let Minibatch { blocks, parts, part_times, .. } = &mut out[destination];
+        let own_time = |target: u32| {
+            let part = parts.get(target as usize).map_or(0, |&part| part as usize);
+            part_times.get(part).copied()
+        };
+        for hop in 0..hops {
+            blocks[shape.block_place(relation, hop)].retain(|source, target, time| {
+                let is_other_event = time.is_some() && time != own_time(target);
                 is_other_event
                     || source >= sources
                     || target >= targets
@@ -268,17 +262,50 @@ impl LinkTask {
     }
 }
 
-/// Sets the pairs of a minibatch. `seeds` are the seeds of the source type, and of the destination type.
-fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: [&[NodeId]; 2]) -> Result<()> {
-    let pairs = [(&mut links.positives, &samples.positives), (&mut links.negatives, &samples.negatives)];
-    for (to, from) in pairs {
-        heap::reserve(to, from.len(), PAIRS)?;
-        to.extend(from.iter().map(|&(source, target)| {
-            let places = [seeds[0].binary_search(&source), seeds[1].binary_search(&target)];
-            places.map(|place| place.expect("both ends of a link are seeds") as u32)
-        }));
+impl EndScratch {
+    /// Begins without parts, in a graph of `types` node types.
+    fn begin(&mut self, types: usize) {
+        self.sorted.resize_with(types, Vec::new);
+        self.parts.begin(types);
+        self.pairs.clear();
     }
-    heap::reserve(&mut links.is_negative, samples.is_negative.len(), PAIRS)?;
-    links.is_negative.extend_from_slice(&samples.is_negative);
-    Ok(())
+
+    /// Adds a part: the ends of some pairs, each once, are its seeds. `source` and `destination` are the node types of ends.
+    fn push_part(
+        &mut self,
+        samples: &LinkSamples,
+        [source, destination]: [usize; 2],
+        (key, time): (BatchKey, Option<i64>),
+    ) -> Result<()> {
+        let Self { sorted, parts, pairs, .. } = self;
+        sorted.iter_mut().for_each(Vec::clear);
+        let ends = || samples.positives.iter().chain(&samples.negatives);
+        let count = samples.positives.len() + samples.negatives.len();
+        for (node_type, end) in
+            [(source, (|pair| pair.0) as fn(&(NodeId, NodeId)) -> NodeId), (destination, |pair| pair.1)]
+        {
+            heap::reserve(&mut sorted[node_type], count, PAIRS)?;
+            sorted[node_type].extend(ends().map(end));
+        }
+        for seeds in &mut *sorted {
+            seeds.sort_unstable();
+            seeds.dedup();
+        }
+        let first = [source, destination].map(|node_type| parts.seeds()[node_type].len() as u32);
+        let seeds = [&sorted[source], &sorted[destination]];
+        let place = |end: usize, node: NodeId| {
+            first[end] + seeds[end].binary_search(&node).expect("both ends of a link are seeds") as u32
+        };
+        for (to, from) in [(&mut pairs.positives, &samples.positives), (&mut pairs.negatives, &samples.negatives)] {
+            heap::reserve(to, from.len(), PAIRS)?;
+            to.extend(from.iter().map(|&(source, target)| [place(0, source), place(1, target)]));
+        }
+        heap::reserve(&mut pairs.is_negative, samples.is_negative.len(), PAIRS)?;
+        pairs.is_negative.extend_from_slice(&samples.is_negative);
+        for (node_type, seeds) in sorted.iter().enumerate() {
+            seeds.iter().for_each(|&seed| parts.push_seed(node_type, seed));
+        }
+        parts.push_part(key, time);
+        Ok(())
+    }
 }

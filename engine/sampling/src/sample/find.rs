@@ -44,7 +44,7 @@ fn find<A: AdjacencyLists>(
     scratch: &mut GroupScratch,
     found: &mut Vec<bool>,
 ) -> Result<()> {
-    let group = &mut Group::new(lists, scratch);
+    let group = &mut Group::new(lists, None, scratch);
     for part in edges.chunks(GROUP) {
         group.locate(part.iter().map(|&(_, target)| target))?;
         let mut owned = [0; GROUP];

@@ -1,23 +1,29 @@
 //! Groups of destinations, or of walks, whose adjacency lists are read together.
 
+use std::ops::Range;
+
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
 use super::draw::DrawScratch;
-use crate::view::adjacency::{AdjacencyLists, Degrees, Positions};
+use crate::view::{
+    SearchedList, TimeGroup, TimeLimit, TimeLists,
+    adjacency::{AdjacencyLists, Degrees, Positions},
+};
 
 /// The number of nodes of a group. It is large enough that the first prefetch has completed when the last one is
 /// issued, and small enough that the state of a group stays in the L1 cache.
 pub(super) const GROUP: usize = 64;
 
 /// The adjacency lists of a group of nodes, and the positions that were drawn from each.
-#[derive(Debug)]
 pub(super) struct Group<'a, A: AdjacencyLists> {
     pub lists: &'a A,
     pub scratch: &'a mut GroupScratch,
     pub places: Vec<A::Place>,
     pub state: A::GroupState,
     heads: Vec<A::Head>,
+    /// The times of the lists, if they limit draws.
+    times: Option<&'a TimeLists<'a>>,
 }
 
 /// Reusable memory of a group, for any kind of view.
@@ -29,27 +35,29 @@ pub(super) struct GroupScratch {
     pub sources: Vec<NodeId>,
     pub edge_weights: Vec<f32>,
     pub draw: DrawScratch,
+    times: TimeGroup,
 }
 
 impl GroupScratch {
     pub(super) fn bytes(&self) -> u64 {
-        let Self { drawn, positions, sources, edge_weights, draw } = self;
+        let Self { drawn, positions, sources, edge_weights, draw, times } = self;
         let bytes = drawn.capacity() * size_of::<DrawnPositions>()
             + positions.capacity() * size_of::<u64>()
             + sources.capacity() * size_of::<NodeId>()
             + edge_weights.capacity() * size_of::<f32>();
-        bytes as u64 + draw.bytes()
+        bytes as u64 + draw.bytes() + times.bytes()
     }
 }
 
 impl<'a, A: AdjacencyLists> Group<'a, A> {
-    pub(super) fn new(lists: &'a A, scratch: &'a mut GroupScratch) -> Self {
+    pub(super) fn new(lists: &'a A, times: Option<&'a TimeLists<'a>>, scratch: &'a mut GroupScratch) -> Self {
         Self {
             lists,
             scratch,
             places: Vec::with_capacity(GROUP),
             state: A::GroupState::default(),
             heads: Vec::with_capacity(GROUP),
+            times,
         }
     }
 
@@ -70,6 +78,9 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
         if let Some(files) = on_disk {
             nodes.clone().for_each(|node| files.read_ahead_head(node));
         }
+        if let Some(times) = &self.times {
+            times.heads(nodes.clone(), on_disk.is_some(), &mut self.scratch.times);
+        }
         self.heads.clear();
         self.heads.extend(nodes.map(|node| lists.head(node)));
         self.heads.iter().for_each(|&head| lists.prefetch_head(head));
@@ -79,7 +90,46 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
             self.places.iter().for_each(|place| lists.read_ahead_list(place));
         }
         self.places.iter().for_each(|place| lists.prefetch_list(place));
+        if let Some(times) = &self.times {
+            times.locate(on_disk.is_some(), &mut self.scratch.times)?;
+        }
         files.map_or(Ok(()), |files| files.take_damage())
+    }
+
+    /// Whether lists have times.
+    pub(super) fn has_times(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Finds the positions that draws from each list may have, for [`Group::within`]. `limits` has the limit of each list.
+    pub(super) fn search_times(&mut self, limits: impl Iterator<Item = TimeLimit>) -> Result<()> {
+        let Self { lists, scratch: GroupScratch { times, .. }, places, state, times: of_lists, .. } = self;
+        let searched = places.iter_mut().zip(limits).map(|(place, limit)| {
+            let degree = lists.degrees(place, state).listed;
+            SearchedList { first_edge: lists.first_edge(place), degree, limit }
+        });
+        of_lists.as_ref().expect("lists have times").search(searched, times)
+    }
+
+    /// The positions that draws from a list may have, by its index in the group.
+    pub(super) fn within(&self, index: usize) -> Range<u64> {
+        self.scratch.times.within[index].clone()
+    }
+
+    /// Prefetches the times of the drawn edges of all lists.
+    pub(super) fn prefetch_times(&self) {
+        let Some(times) = &self.times else { return };
+        for (index, drawn) in self.scratch.drawn.iter().enumerate() {
+            times.prefetch(index, drawn.positions(&self.scratch.positions), &self.scratch.times);
+        }
+    }
+
+    /// Appends the times of the drawn edges of all lists.
+    pub(super) fn read_times(&self, out: &mut Vec<i64>) {
+        let Some(times) = &self.times else { return };
+        for (index, drawn) in self.scratch.drawn.iter().enumerate() {
+            times.times(index, drawn.positions(&self.scratch.positions), &self.scratch.times, out);
+        }
     }
 
     /// The degrees of a list, by its index in the group.

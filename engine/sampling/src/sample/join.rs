@@ -115,6 +115,8 @@ impl Minibatch {
         let types = shape.types();
         let parts: Vec<&[Self]> = parts.chunks(types).collect();
         let hops = shape.hops(parts[0]);
+        let numbers = numbers(&parts);
+        let is_joined = numbers.last().is_some_and(|of_last| of_last.end > 1);
         assert!(parts.iter().all(|part| shape.hops(part) == hops), "parts of different numbers of hops");
         sampler.tables.resize_with(types.max(sampler.tables.len()), RelabelTable::default);
         indices.resize_with(types, TypeIndices::default);
@@ -130,19 +132,21 @@ impl Minibatch {
             out.clear();
             out.blocks.resize_with(blocks, Block::default);
             out.seeds = minibatches().map(|part| part.seeds).sum();
+            minibatches().for_each(|part| out.part_times.extend_from_slice(&part.part_times));
             indices.begin(minibatches().map(|part| part.nodes.len()))?;
             if join == Join::Apart {
                 heap::reserve(&mut out.nodes, nodes, JOINED)?;
-                heap::reserve(&mut out.parts, if parts.len() > 1 { nodes } else { 0 }, JOINED)?;
+                heap::reserve(&mut out.parts, if is_joined { nodes } else { 0 }, JOINED)?;
             }
             let table = sampler.tables[node_type].table_for(shape.nodes[node_type]);
             table.begin();
             let TypeIndices { places, rows, starts } = indices;
             let mut next = 0;
             for level in 0..=hops {
-                for (number, (part, &start)) in (0..).zip(parts.iter().zip(&*starts)) {
+                for ((part, numbers), &start) in parts.iter().zip(&numbers).zip(&*starts) {
                     let range = shape.level(part, node_type, level);
                     let nodes = &part[node_type].nodes[range.clone()];
+                    let parts_of_part = part[node_type].parts.get(range.clone());
                     let indices = start + range.start..start + range.end;
                     (next..).zip(&mut places[indices.clone()]).for_each(|(new, place)| *place = new);
                     next += nodes.len() as u32;
@@ -150,9 +154,11 @@ impl Minibatch {
                         Join::SharedInput => table.relabel(nodes, &mut out.nodes, &mut rows[indices]),
                         Join::Apart => {
                             out.nodes.extend_from_slice(nodes);
-                            // A part alone stays as it is.
-                            if parts.len() > 1 {
-                                out.parts.resize(out.nodes.len(), number);
+                            match parts_of_part {
+                                Some(parts) => out.parts.extend(parts.iter().map(|part| numbers.start + part)),
+                                // A part alone stays as it is.
+                                None if is_joined => out.parts.resize(out.nodes.len(), numbers.start),
+                                None => {}
                             }
                         }
                     }
@@ -209,6 +215,18 @@ impl Minibatch {
         }
         Ok(())
     }
+}
+
+/// The numbers of each part in the joined minibatch. A part that was joined apart itself has several.
+fn numbers(parts: &[&[Minibatch]]) -> Vec<Range<u32>> {
+    let mut next = 0;
+    let numbers = parts.iter().map(|part| {
+        let last = part.iter().filter_map(|minibatch| minibatch.parts.iter().max()).max();
+        let start = next;
+        next += last.map_or(1, |last| last + 1);
+        start..next
+    });
+    numbers.collect()
 }
 
 impl Block {

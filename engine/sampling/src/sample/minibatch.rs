@@ -56,7 +56,7 @@ pub struct LinkPairs {
 
 impl LinkPairs {
     /// Empties the lists and keeps their memory.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.positives.clear();
         self.negatives.clear();
         self.is_negative.clear();

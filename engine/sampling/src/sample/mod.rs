@@ -36,6 +36,7 @@
 //!
 //! R-MAT 22 with edge factor 16, fanouts 15,10,5 and 1024 seeds: 154.8 K edges to 30.7 K destinations, 87.4 K nodes.
 
+mod apart;
 mod coverage;
 mod draw;
 mod fanouts;
@@ -45,7 +46,6 @@ mod join;
 mod levels;
 mod minibatch;
 mod neighbors;
-mod parts;
 mod random;
 mod relabel;
 mod sampler;
@@ -53,16 +53,17 @@ mod size;
 #[cfg(test)]
 pub(crate) mod tests;
 mod time;
+mod walk_parts;
 mod walks;
 mod weighted;
 
+pub(crate) use apart::SeedParts;
 pub use coverage::{coverage, coverage_of_types, loss_weights};
 pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
 pub(crate) use find::{FindScratch, find_edges};
 pub use join::{Join, JoinScratch};
 pub use minibatch::{Block, LinkPairs, Minibatch};
-pub(crate) use parts::Parts;
 pub use random::BatchKey;
 pub use random::draw_below;
 pub(crate) use random::{Draws, link_draws};

@@ -20,16 +20,16 @@ use super::{
     draw,
     group::{DrawnPositions, GROUP, Group, GroupScratch},
     minibatch::{Block, Minibatch},
-    random::{Draws, HopKey},
+    random::{Draws, HopKeys},
     relabel::Relabel,
     size::check_size,
-    time::{HopTimes, TimeStrategy},
+    time::{HopLimits, TimeStrategy},
     weighted,
 };
 use crate::view::adjacency::{AdjacencyLists, weight_max};
 
 /// The purpose of the memory, in errors.
-const SAMPLED: &str = "the edges and nodes of a minibatch";
+pub(super) const SAMPLED: &str = "the edges and nodes of a minibatch";
 
 /// Weights of a cache line.
 const LINE: usize = 64 / size_of::<f32>();
@@ -39,7 +39,7 @@ const PREFETCHED: usize = 4 * LINE;
 /// How neighbors are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeighborHop<'a> {
-    pub key: HopKey,
+    pub keys: HopKeys<'a>,
     /// The types of sources and destinations.
     pub source: usize,
     pub destination: usize,
@@ -51,22 +51,39 @@ pub(super) struct NeighborHop<'a> {
     pub keeps_weights: bool,
     /// Whether it gets their ids.
     pub keeps_ids: bool,
+    /// The limits of draws from lists that have times, if draws are limited.
+    pub limits: Option<HopLimits<'a>>,
+    /// Whether the times of edges are read.
+    pub reads_times: bool,
     /// The first destination that draws. Those before it have no edges.
     pub first: usize,
     /// The external ids, for errors.
     pub ids: &'a StoreIds,
 }
 
+/// The edges that a hop drew by a relation, before they are relabelled. Reusable memory.
+#[derive(Debug, Default)]
+pub(super) struct DrawnEdges {
+    pub sources: Vec<NodeId>,
+    /// Their times, if the relation has times and they are needed.
+    pub times: Vec<i64>,
+}
+
+impl DrawnEdges {
+    pub(super) fn bytes(&self) -> u64 {
+        (self.sources.capacity() * size_of::<NodeId>() + self.times.capacity() * size_of::<i64>()) as u64
+    }
+}
+
 impl NeighborHop<'_> {
     /// Samples in-neighbors of the first `destinations` nodes of a type into `block`. Appends new nodes to the nodes of the
-    /// source type, which may be the same type. `times` limits the draws, if they are limited.
+    /// source type, which may be the same type.
     pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
         relabel: &mut dyn Relabel,
         types: &mut [Minibatch],
         destinations: usize,
-        mut times: Option<HopTimes<'_, '_>>,
         block: &mut Block,
     ) -> Result<()> {
         block.begin(destinations);
@@ -77,30 +94,65 @@ impl NeighborHop<'_> {
             let last = destinations.min(first + GROUP);
             let copied = &mut copied[..last - first];
             copied.copy_from_slice(&types[self.destination].nodes[first..last]);
-            self.choose(group, copied, first, times.as_ref(), block)?;
-            let nodes = &mut types[self.source].nodes;
             let done = block.indices.len();
-            for index in 0..last - first {
-                group.read(index);
-                block.offsets.push((done + group.scratch.sources.len()) as u32);
-            }
+            self.draw_group(group, copied, first, done, block)?;
+            let nodes = &mut types[self.source].nodes;
             let sources = &group.scratch.sources;
             check_size(done + sources.len(), nodes.len() + sources.len())?;
             heap::grow(&mut block.indices, sources.len(), SAMPLED)?;
             heap::grow(nodes, sources.len(), SAMPLED)?;
-            if self.keeps_ids {
-                heap::grow(&mut block.edge_ids, sources.len(), SAMPLED)?;
-                (0..last - first).try_for_each(|index| group.read_edge_ids(index, &mut block.edge_ids))?;
-            }
             block.indices.resize(done + sources.len(), 0);
             relabel.relabel(sources, nodes, &mut block.indices[done..]);
-            if let Some(times) = &mut times {
-                for (index, &node) in copied.iter().enumerate() {
-                    let destination = (node, self.destination, first + index);
-                    let drawn = (group.scratch.drawn[index], &*group.scratch.positions);
-                    times.note(destination, self.source, drawn, block.offsets[first + index] as usize, block)?;
-                }
+        }
+        Ok(())
+    }
+
+    /// Samples in-neighbors of `destinations`, which are all of their type, without relabelling them. The block gets no indices of sources.
+    pub(super) fn draw_apart<A: AdjacencyLists>(
+        &self,
+        group: &mut Group<'_, A>,
+        destinations: &[NodeId],
+        drawn: &mut DrawnEdges,
+        block: &mut Block,
+    ) -> Result<()> {
+        block.begin(destinations.len());
+        block.skip(self.first);
+        drawn.sources.clear();
+        drawn.times.clear();
+        for (number, nodes) in destinations[self.first..].chunks(GROUP).enumerate() {
+            let done = drawn.sources.len();
+            self.draw_group(group, nodes, self.first + number * GROUP, done, block)?;
+            let sources = &group.scratch.sources;
+            check_size(done + sources.len(), 0)?;
+            heap::grow(&mut drawn.sources, sources.len(), SAMPLED)?;
+            drawn.sources.extend_from_slice(sources);
+            if self.reads_times {
+                heap::grow(&mut drawn.times, sources.len(), SAMPLED)?;
+                group.read_times(&mut drawn.times);
             }
+        }
+        Ok(())
+    }
+
+    /// Draws for a group of destinations, and reads the sources and ids of their edges. `first` is the index of the first destination, and
+    /// `done` the number of edges before it.
+    #[inline(always)]
+    fn draw_group<A: AdjacencyLists>(
+        &self,
+        group: &mut Group<'_, A>,
+        nodes: &[NodeId],
+        first: usize,
+        done: usize,
+        block: &mut Block,
+    ) -> Result<()> {
+        self.choose(group, nodes, first, block)?;
+        for index in 0..nodes.len() {
+            group.read(index);
+            block.offsets.push((done + group.scratch.sources.len()) as u32);
+        }
+        if self.keeps_ids {
+            heap::grow(&mut block.edge_ids, group.scratch.sources.len(), SAMPLED)?;
+            (0..nodes.len()).try_for_each(|index| group.read_edge_ids(index, &mut block.edge_ids))?;
         }
         Ok(())
     }
@@ -113,28 +165,24 @@ impl NeighborHop<'_> {
         group: &mut Group<'_, A>,
         nodes: &[NodeId],
         first: usize,
-        times: Option<&HopTimes<'_, '_>>,
         block: &mut Block,
     ) -> Result<()> {
         group.locate(nodes.iter().copied())?;
+        if let Some(limits) = self.limits
+            && group.has_times()
+        {
+            return self.choose_within(group, first..first + nodes.len(), limits, block);
+        }
         if self.by_weight {
             self.prefetch_weights(group, first);
         }
         for (index, node) in nodes.iter().enumerate() {
             let degrees = group.degrees(index);
-            if let Some(times) = times
-                && let Some(eligible) = times.eligible((*node, self.destination, first + index), degrees.listed)?
-            {
-                let drawn =
-                    self.draw_within(self.key.draws((first + index) as u64), eligible, times, index, group, block)?;
-                group.record(drawn);
-                continue;
-            }
             block.visible.push(degrees.visible);
             block.global.push(degrees.global);
             block.halo.push(degrees.halo);
             let pool = degrees.listed;
-            let draws = self.key.draws((first + index) as u64);
+            let draws = self.keys.draws(first + index);
             let drawn = if self.fanout == Some(0) {
                 DrawnPositions::First(0)
             } else if self.by_weight {
@@ -151,13 +199,35 @@ impl NeighborHop<'_> {
         Ok(())
     }
 
+    /// As [`NeighborHop::choose`], for destinations whose draws are limited by time.
+    fn choose_within<A: AdjacencyLists>(
+        &self,
+        group: &mut Group<'_, A>,
+        destinations: Range<usize>,
+        limits: HopLimits<'_>,
+        block: &mut Block,
+    ) -> Result<()> {
+        group.search_times(destinations.clone().map(|destination| limits.of(destination)))?;
+        for (index, destination) in destinations.enumerate() {
+            let within = group.within(index);
+            let draws = self.keys.draws(destination);
+            let drawn = self.draw_within(draws, within, limits.options.strategy, index, group, block)?;
+            group.record(drawn);
+        }
+        group.prefetch();
+        if self.reads_times {
+            group.prefetch_times();
+        }
+        Ok(())
+    }
+
     /// Draws from the edges at some positions of a list, whose index in the group this is. Degrees count these edges alone, so that nothing
     /// tells of later ones.
     fn draw_within<A: AdjacencyLists>(
         &self,
         mut draws: Draws,
         eligible: Range<u64>,
-        times: &HopTimes<'_, '_>,
+        strategy: TimeStrategy,
         index: usize,
         group: &mut Group<'_, A>,
         block: &mut Block,
@@ -168,7 +238,7 @@ impl NeighborHop<'_> {
         block.halo.push(false);
         let GroupScratch { positions, draw, .. } = &mut *group.scratch;
         let start = positions.len();
-        match (self.fanout, times.batch.options.strategy) {
+        match (self.fanout, strategy) {
             (Some(0), _) => {}
             (Some(fanout), TimeStrategy::Last) => {
                 positions.extend(pool.saturating_sub(u64::from(fanout))..pool);
@@ -196,7 +266,7 @@ impl NeighborHop<'_> {
             let Some((weights, _)) = group.lists.weights_in_memory(place) else { continue };
             let pool = weights.len() as u64;
             if weighted::is_long(pool, fanout) {
-                let draws = self.key.draws((first + index) as u64);
+                let draws = self.keys.draws(first + index);
                 weighted::first_tries(draws, pool, fanout, |at| prefetch(weights, at as usize));
             } else {
                 (0..weights.len().min(PREFETCHED)).step_by(LINE).for_each(|at| prefetch(weights, at));

@@ -91,6 +91,33 @@ impl HopKey {
     }
 }
 
+/// The keys of the draws of the destinations of a hop.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum HopKeys<'a> {
+    /// All are of one minibatch.
+    Shared(HopKey),
+    /// Each is of a part of a minibatch, which has a key of its own.
+    Apart {
+        keys: &'a [HopKey],
+        /// The part of each destination, and its index among the nodes of the part.
+        parts: &'a [u32],
+        indices: &'a [u32],
+    },
+}
+
+impl HopKeys<'_> {
+    /// The draws of a destination.
+    #[inline(always)]
+    pub(super) fn draws(&self, destination: usize) -> Draws {
+        match self {
+            Self::Shared(key) => key.draws(destination as u64),
+            Self::Apart { keys, parts, indices } => {
+                keys[parts[destination] as usize].draws(indices[destination].into())
+            }
+        }
+    }
+}
+
 /// An endless sequence of uniform random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Draws(u64);

@@ -161,6 +161,49 @@ impl Hashed {
         (Self::slots_for(nodes).max(self.slots.capacity()) * size_of::<u32>()) as u64
     }
 
+    /// Begins a small batch that starts with `nodes` and is expected to have `expected` nodes. The table is only as large as this needs, so
+    /// that it is quickly cleared.
+    pub(super) fn begin_with(&mut self, nodes: &[NodeId], expected: usize) {
+        self.grow(nodes.len().max(expected).max(SLOTS_MIN / 64), nodes);
+    }
+
+    /// As [`Relabel::relabel`], for a table that is in the cache, and is not prefetched.
+    #[inline]
+    pub(super) fn relabel_in_cache(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
+        self.relabel_with::<false>(sources, nodes, indices);
+    }
+
+    #[inline(always)]
+    fn relabel_with<const PREFETCH: bool>(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
+        let mut next = nodes.len();
+        let end = next + sources.len();
+        if 2 * end > self.slots.len() {
+            self.grow(end, nodes);
+        }
+        nodes.resize(end, NodeId(0));
+        let nodes_now = &mut nodes[..];
+        let shift = self.shift;
+        let slots = &mut self.slots[..];
+        for (i, (&source, index)) in sources.iter().zip(indices).enumerate() {
+            if PREFETCH && let Some(&later) = sources.get(i + AHEAD) {
+                prefetch(slots, Self::slot(later, shift));
+            }
+            nodes_now[next] = source;
+            let mut slot = Self::slot(source, shift);
+            // `min` turns EMPTY into `next`, where the source was just written. So the comparison succeeds at an empty
+            // slot as it does at the slot of a known source, and there is one way out of the loop.
+            let mut found = (slots[slot] as usize).min(next);
+            while nodes_now[found] != source {
+                slot = (slot + 1) & (slots.len() - 1);
+                found = (slots[slot] as usize).min(next);
+            }
+            slots[slot] = found as u32;
+            *index = found as u32;
+            next += usize::from(found == next);
+        }
+        nodes.truncate(next);
+    }
+
     fn slots_for(nodes: usize) -> usize {
         (2 * nodes).next_power_of_two()
     }
@@ -188,32 +231,6 @@ impl Relabel for Hashed {
     }
 
     fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
-        let mut next = nodes.len();
-        let end = next + sources.len();
-        if 2 * end > self.slots.len() {
-            self.grow(end, nodes);
-        }
-        nodes.resize(end, NodeId(0));
-        let nodes_now = &mut nodes[..];
-        let shift = self.shift;
-        let slots = &mut self.slots[..];
-        for (i, (&source, index)) in sources.iter().zip(indices).enumerate() {
-            if let Some(&later) = sources.get(i + AHEAD) {
-                prefetch(slots, Self::slot(later, shift));
-            }
-            nodes_now[next] = source;
-            let mut slot = Self::slot(source, shift);
-            // `min` turns EMPTY into `next`, where the source was just written. So the comparison succeeds at an empty
-            // slot as it does at the slot of a known source, and there is one way out of the loop.
-            let mut found = (slots[slot] as usize).min(next);
-            while nodes_now[found] != source {
-                slot = (slot + 1) & (slots.len() - 1);
-                found = (slots[slot] as usize).min(next);
-            }
-            slots[slot] = found as u32;
-            *index = found as u32;
-            next += usize::from(found == next);
-        }
-        nodes.truncate(next);
+        self.relabel_with::<true>(sources, nodes, indices);
     }
 }

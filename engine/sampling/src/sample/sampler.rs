@@ -6,19 +6,20 @@ use grappa_formats::NodeId;
 use grappa_io::{Error, Result};
 
 use super::{
+    apart::{Parts, SeedParts, TypeParts, check_seeds},
     fanouts::Fanouts,
     group::{Group, GroupScratch},
     minibatch::{Block, Minibatch},
     neighbors::NeighborHop,
-    random::{BatchKey, HopKey},
+    random::{BatchKey, HopKey, HopKeys},
     relabel::{Relabel, RelabelTable},
     size::check_size,
-    time::{BatchTimes, HopTimes, TimeOptions, TimeStrategy},
+    time::{HopLimits, TimeHops, TimeOptions, TimeStrategy},
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
 use crate::{
     shape::{GraphShape, RelationEnds},
-    view::{EdgeData, GraphLists, PartitionView, ViewLists, adjacency::AdjacencyLists},
+    view::{EdgeData, GraphLists, PartitionView, TimeLists, ViewLists, adjacency::AdjacencyLists},
 };
 
 /// How neighbors are chosen.
@@ -228,7 +229,7 @@ impl Sampler {
         seeds.iter().try_for_each(|seed| view.owned().check_seed(*seed, view.nodes()))?;
         let shape = GraphShape::untyped(view.nodes());
         let graph = GraphLists { shape: &shape, views: vec![view] };
-        self.sample_types(&graph, slice::from_ref(&seeds), None, key, scratch, slice::from_mut(out))
+        self.sample_types(&graph, slice::from_ref(&seeds), key, scratch, slice::from_mut(out))
     }
 
     /// Fills `out` with the minibatch of a seed at a time.
@@ -249,30 +250,30 @@ impl Sampler {
         view.owned().check_seed(seed, view.nodes())?;
         let shape = GraphShape::untyped(view.nodes());
         let graph = GraphLists { shape: &shape, views: vec![view] };
-        self.sample_types(&graph, &[[seed]], Some(time), key, scratch, slice::from_mut(out))
+        let mut parts = SeedParts::default();
+        parts.begin(1);
+        parts.push_seed(0, seed);
+        parts.push_part(key, Some(time));
+        self.sample_parts(&graph, &parts, scratch, slice::from_mut(out))
     }
 
     /// Fills `out` with the minibatch of each node type, as [`GraphShape`] says. `seeds` are of each type, and may be halo nodes: these have the
-    /// edges that [`HaloLists`](crate::view::HaloLists) give them. All are at `time`, if the sampler has times.
+    /// edges that [`HaloLists`](crate::view::HaloLists) give them.
     ///
     /// # Errors
     /// As [`Sampler::sample`].
     pub(crate) fn sample_types<S: AsRef<[NodeId]>>(
         &self,
-        GraphLists { shape, views }: &GraphLists<'_>,
+        graph: &GraphLists<'_>,
         seeds: &[S],
-        time: Option<i64>,
         key: BatchKey,
         scratch: &mut Scratch,
         out: &mut [Minibatch],
     ) -> Result<()> {
-        assert_eq!(time.is_some(), self.times.is_some(), "seeds have a time if the sampler has times");
-        let needed = self.edge_data();
-        let has = |part: fn(EdgeData) -> bool| views.iter().any(|view| part(view.edge_data()));
-        assert!(!needed.weights || has(|edges| edges.weights), "the sampler needs a view with edge weights");
-        assert!(!needed.ids || has(|edges| edges.ids), "the sampler needs a view with ids of edges");
-        assert!(!needed.times || has(|edges| edges.times), "the sampler needs a view with times of edges");
-        let Scratch { tables, hop: scratch } = scratch;
+        assert!(!self.needs_times(), "a sampler with times samples parts");
+        let GraphLists { shape, views } = graph;
+        self.check_views(views);
+        let Scratch { tables, hop: scratch, .. } = scratch;
         if tables.len() < out.len() {
             tables.resize_with(out.len(), RelabelTable::default);
         }
@@ -283,11 +284,6 @@ impl Sampler {
         let lists: Vec<ViewLists<'_>> = views.iter().map(|view| view.lists()).collect();
         scratch.reached.clear();
         scratch.reached.resize(out.len(), 0..0);
-        let mut limits = mem::take(&mut scratch.limits);
-        let mut times = self.times.zip(time).map(|(options, seed)| BatchTimes { options, seed, limits: &mut limits });
-        if let Some(times) = &mut times {
-            times.begin(seeds.iter().map(|seeds| seeds.as_ref().len()));
-        }
         for hop in 0..self.hops() {
             for (reached, minibatch) in scratch.reached.iter_mut().zip(&*out) {
                 *reached = reached.end..minibatch.nodes.len();
@@ -295,24 +291,19 @@ impl Sampler {
             for (number, lists) in lists.iter().enumerate() {
                 let RelationEnds { source, destination } = shape.relations[number];
                 let key = key.hop(hop).of_relation(number);
-                let sampled = HopOfRelation { hop, number, source, destination, view: views[number], key };
+                let sampled = HopOfRelation { hop, number, source, destination, view: views[number] };
                 let place = shape.block_place(number, hop);
                 let mut block = mem::take(&mut out[destination].blocks[place]);
                 let relabel = tables[source].table_for(shape.nodes[source]);
-                let times = times.as_mut();
                 let done = match lists {
-                    ViewLists::Whole(lists) => {
-                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
-                    }
+                    ViewLists::Whole(lists) => self.sample_hop(sampled, key, lists, relabel, scratch, out, &mut block),
                     ViewLists::Partition(lists) => {
-                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
+                        self.sample_hop(sampled, key, lists, relabel, scratch, out, &mut block)
                     }
-                    ViewLists::Mapped(lists) => {
-                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
-                    }
-                    ViewLists::Halo(lists) => self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block),
+                    ViewLists::Mapped(lists) => self.sample_hop(sampled, key, lists, relabel, scratch, out, &mut block),
+                    ViewLists::Halo(lists) => self.sample_hop(sampled, key, lists, relabel, scratch, out, &mut block),
                     ViewLists::MappedHalo(lists) => {
-                        self.sample_hop(sampled, lists, times, relabel, scratch, out, &mut block)
+                        self.sample_hop(sampled, key, lists, relabel, scratch, out, &mut block)
                     }
                 };
                 out[destination].blocks[place] = block;
@@ -323,48 +314,150 @@ impl Sampler {
                 out[relation.destination].blocks[shape.block_place(number, hop)].sources = sources;
             }
         }
-        scratch.limits = limits;
         Ok(())
+    }
+
+    /// Fills `out` with the minibatch of each node type of several parts that share no nodes, as [`Minibatch::join`] makes it of a minibatch
+    /// of each part. Parts have a time if the sampler has times. A part alone is an ordinary minibatch.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub(crate) fn sample_parts(
+        &self,
+        graph: &GraphLists<'_>,
+        seeds: &SeedParts,
+        scratch: &mut Scratch,
+        out: &mut [Minibatch],
+    ) -> Result<()> {
+        let GraphLists { shape, views } = graph;
+        self.check_views(views);
+        let times = if self.needs_times() { seeds.len() } else { 0 };
+        assert_eq!(seeds.times.len(), times, "parts have a time if the sampler has times");
+        let Method::Neighbors { .. } = &self.method else { return self.join_walks(graph, seeds, scratch, out) };
+        let Scratch { parts, hop: HopScratch { group, .. }, .. } = scratch;
+        let hops = self.times.map_or(TimeHops::Seed, |options| options.hops);
+        let blocks = |node_type| self.hops() * shape.blocks_per_hop(node_type);
+        parts.begin(seeds, shape, blocks, hops == TimeHops::Edge, out)?;
+        let lists: Vec<ViewLists<'_>> = views.iter().map(|view| view.lists()).collect();
+        let times: Vec<Option<TimeLists<'_>>> = views.iter().map(|view| view.time_lists()).collect();
+        for hop in 0..self.hops() {
+            for (number, lists) in lists.iter().enumerate() {
+                let RelationEnds { source, destination } = shape.relations[number];
+                parts.begin_relation(seeds, hop, number);
+                let sampled = HopOfRelation { hop, number, source, destination, view: views[number] };
+                let times = times[number].as_ref();
+                let place = shape.block_place(number, hop);
+                let Minibatch { nodes, blocks, .. } = &mut out[destination];
+                let (nodes, block) = (&nodes[..], &mut blocks[place]);
+                let seeds = &seeds.times;
+                match lists {
+                    ViewLists::Whole(lists) => self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block),
+                    ViewLists::Partition(lists) => {
+                        self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block)
+                    }
+                    ViewLists::Mapped(lists) => self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block),
+                    ViewLists::Halo(lists) => self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block),
+                    ViewLists::MappedHalo(lists) => {
+                        self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block)
+                    }
+                }?;
+            }
+            parts.relabel(shape, hop, if self.draws_once { hop } else { 0 }, hops, out)?;
+            if self.keeps_times {
+                for (number, relation) in shape.relations.iter().enumerate() {
+                    let block = &mut out[relation.destination].blocks[shape.block_place(number, hop)];
+                    mem::swap(&mut block.edge_times, &mut parts.drawn[number].times);
+                }
+            }
+        }
+        parts.end(seeds.len(), out);
+        Ok(())
+    }
+
+    /// # Panics
+    /// If the views lack what the sampler needs of edges.
+    fn check_views(&self, views: &[&PartitionView]) {
+        let needed = self.edge_data();
+        let has = |part: fn(EdgeData) -> bool| views.iter().any(|view| part(view.edge_data()));
+        assert!(!needed.weights || has(|edges| edges.weights), "the sampler needs a view with edge weights");
+        assert!(!needed.ids || has(|edges| edges.ids), "the sampler needs a view with ids of edges");
+        assert!(!needed.times || has(|edges| edges.times), "the sampler needs a view with times of edges");
     }
 
     /// Samples in-neighbors by one relation at one hop.
     #[expect(clippy::too_many_arguments, reason = "they are all that a hop reads and writes")]
     fn sample_hop<A: AdjacencyLists>(
         &self,
-        HopOfRelation { hop, number, source, destination, view, key }: HopOfRelation<'_>,
+        sampled: HopOfRelation<'_>,
+        key: HopKey,
         lists: &A,
-        times: Option<&mut BatchTimes<'_>>,
         relabel: &mut dyn Relabel,
         scratch: &mut HopScratch,
         types: &mut [Minibatch],
         block: &mut Block,
     ) -> Result<()> {
-        let group = &mut Group::new(lists, &mut scratch.group);
-        let reached = &scratch.reached[destination];
+        let HopOfRelation { source, destination, .. } = sampled;
+        let group = &mut Group::new(lists, None, &mut scratch.group);
+        let Range { start: first, end: destinations } = scratch.reached[destination].clone();
         match &self.method {
-            Method::Neighbors { fanouts, replace, by_weight } => {
-                let fanouts = if fanouts.len() == 1 { &fanouts[0] } else { &fanouts[number] };
-                let hop = NeighborHop {
-                    key,
-                    source,
-                    destination,
-                    fanout: fanouts.at(hop),
-                    replace: *replace,
-                    by_weight: *by_weight,
-                    keeps_weights: self.keeps_weights && view.edge_data().weights,
-                    keeps_ids: self.keeps_ids && view.edge_data().ids,
-                    first: if self.draws_once { reached.start } else { 0 },
-                    ids: view.ids(),
-                };
-                let keeps_times = self.keeps_times;
-                let times = times.map(|batch| HopTimes { batch, times: view.times(), keeps_times });
-                hop.sample(group, relabel, types, reached.end, times, block)
+            Method::Neighbors { .. } => {
+                let hop = self.neighbor_hop(sampled, HopKeys::Shared(key), None, first);
+                hop.sample(group, relabel, types, destinations, block)
             }
             Method::Walks(walks) => {
                 assert_eq!(source, destination, "random walks follow one relation of a type");
                 let hop = WalkHop { key, walks };
                 hop.sample(group, relabel, &mut scratch.walks, &mut types[source].nodes, block)
             }
+        }
+    }
+
+    /// Draws in-neighbors by one relation at one hop, for the nodes of all parts. `times` are those of parts.
+    #[expect(clippy::too_many_arguments, reason = "they are all that a hop reads and writes")]
+    fn draw_hop<A: AdjacencyLists>(
+        &self,
+        sampled: HopOfRelation<'_>,
+        times: &[i64],
+        lists: &A,
+        time_lists: Option<&TimeLists<'_>>,
+        Parts { types, keys, drawn, .. }: &mut Parts,
+        scratch: &mut GroupScratch,
+        nodes: &[NodeId],
+        block: &mut Block,
+    ) -> Result<()> {
+        let of_type = &types[sampled.destination];
+        let TypeParts { parts, indices, limits, .. } = of_type;
+        let keys = HopKeys::Apart { keys, parts, indices };
+        let limits = self.times.map(|options| HopLimits { options, times, parts, limits });
+        let hop = self.neighbor_hop(sampled, keys, limits, of_type.level_start(sampled.hop));
+        hop.draw_apart(&mut Group::new(lists, time_lists, scratch), nodes, &mut drawn[sampled.number], block)
+    }
+
+    /// How neighbors are drawn by a relation at a hop. `first` is the first destination that the last hop reached.
+    fn neighbor_hop<'a>(
+        &self,
+        HopOfRelation { hop, number, source, destination, view }: HopOfRelation<'a>,
+        keys: HopKeys<'a>,
+        limits: Option<HopLimits<'a>>,
+        first: usize,
+    ) -> NeighborHop<'a> {
+        let Method::Neighbors { fanouts, replace, by_weight } = &self.method else {
+            unreachable!("random walks have no fanouts")
+        };
+        let fanouts = if fanouts.len() == 1 { &fanouts[0] } else { &fanouts[number] };
+        NeighborHop {
+            keys,
+            source,
+            destination,
+            fanout: fanouts.at(hop),
+            replace: *replace,
+            by_weight: *by_weight,
+            keeps_weights: self.keeps_weights && view.edge_data().weights,
+            keeps_ids: self.keeps_ids && view.edge_data().ids,
+            limits,
+            reads_times: self.keeps_times || limits.is_some_and(|limits| limits.options.hops == TimeHops::Edge),
+            first: if self.draws_once { first } else { 0 },
+            ids: view.ids(),
         }
     }
 }
@@ -378,7 +471,6 @@ struct HopOfRelation<'a> {
     source: usize,
     destination: usize,
     view: &'a PartitionView,
-    key: HopKey,
 }
 
 /// Checks the seeds of a type, which has this number of nodes, and makes them the first nodes of its minibatch, which gets this number of empty blocks.
@@ -392,12 +484,7 @@ fn begin(
     out.clear();
     out.blocks.resize_with(blocks, Block::default);
     out.seeds = seeds.len();
-    if let Some(seed) = seeds.iter().find(|seed| seed.0 >= nodes) {
-        return Err(Error::conflict(
-            format!("seed {seed} is not a node of the graph, which has {nodes}"),
-            "give node ids of the store, not external ids",
-        ));
-    }
+    check_seeds(seeds, nodes)?;
     check_size(0, seeds.len())?;
     relabel.begin();
     indices.clear();
@@ -423,6 +510,7 @@ pub struct Scratch {
     /// One for each node type.
     pub(super) tables: Vec<RelabelTable>,
     hop: HopScratch,
+    parts: Parts,
 }
 
 #[derive(Debug, Default)]
@@ -433,19 +521,16 @@ struct HopScratch {
     reached: Vec<Range<usize>>,
     group: GroupScratch,
     walks: WalkScratch,
-    /// The limits of the nodes of each type, if these have limits of their own.
-    limits: Vec<Vec<i64>>,
 }
 
 impl Scratch {
     /// Bytes of memory after a minibatch of `nodes` nodes, if it is otherwise like those that were sampled before.
     pub fn bytes(&self, nodes: usize) -> u64 {
-        let HopScratch { seeds, group, walks, limits, reached: _ } = &self.hop;
+        let HopScratch { seeds, group, walks, reached: _ } = &self.hop;
         // Lists that are taken whole are decoded into a buffer outside of the scratch.
         let decoded = group.sources.capacity() * size_of::<NodeId>();
-        let limits: usize = limits.iter().map(|limits| limits.capacity() * size_of::<i64>()).sum();
-        let hop = seeds.capacity() * size_of::<u32>() + decoded + limits;
+        let hop = seeds.capacity() * size_of::<u32>() + decoded;
         let tables = self.tables.iter().map(|table| table.bytes(nodes + group.sources.capacity()));
-        tables.sum::<u64>() + hop as u64 + group.bytes() + walks.bytes()
+        tables.sum::<u64>() + hop as u64 + group.bytes() + walks.bytes() + self.parts.bytes()
     }
 }

@@ -9,19 +9,12 @@
 //!
 //! Edges have the times of their sources where nodes have times.
 //!
-//! A minibatch at a time has one seed, and its nodes are those that the seed reaches at this time. The minibatches of several seeds are
-//! joined without sharing nodes.
+//! Seeds at different times are [parts](super::apart) of a minibatch that share no nodes: the nodes of a part are those that its seeds reach
+//! at their time.
 
-use std::ops::Range;
-
-use grappa_formats::NodeId;
 use grappa_io::{Error, Result};
 
-use super::{group::DrawnPositions, minibatch::Block};
-use crate::{
-    names::parse_names,
-    view::{RelationTimes, TimeLimit},
-};
+use crate::{names::parse_names, view::TimeLimit};
 
 /// The time that limits the draws of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,92 +99,25 @@ impl TimeOptions {
     }
 }
 
-/// The limits of the draws of a minibatch at a time.
-#[derive(Debug)]
-pub(super) struct BatchTimes<'a> {
+/// The limits of the draws of the destinations of a hop.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HopLimits<'a> {
     pub options: TimeOptions,
-    /// The time of the seed.
-    pub seed: i64,
-    /// The limits of the nodes of each type. Unused if the seed limits all hops.
-    pub limits: &'a mut Vec<Vec<i64>>,
+    /// The time of each part, and the part of each destination.
+    pub times: &'a [i64],
+    pub parts: &'a [u32],
+    /// The limits of destinations that have limits of their own.
+    pub limits: &'a [i64],
 }
 
-/// The limits of the draws by one relation at one hop.
-pub(super) struct HopTimes<'a, 'b> {
-    pub batch: &'a mut BatchTimes<'b>,
-    /// The times of the relation, if it has some.
-    pub times: Option<&'a RelationTimes>,
-    /// Whether the block gets the times of its edges.
-    pub keeps_times: bool,
-}
-
-impl BatchTimes<'_> {
-    /// Begins a minibatch. `seeds` are the numbers of seeds of each type.
-    pub fn begin(&mut self, seeds: impl Iterator<Item = usize>) {
-        if self.options.hops == TimeHops::Edge {
-            self.limits.clear();
-            self.limits.extend(seeds.map(|seeds| vec![self.seed; seeds]));
-        }
-    }
-
-    /// The time that limits the draws of a node of a type.
-    fn limit_of(&self, node_type: usize, index: usize) -> i64 {
-        match self.options.hops {
-            TimeHops::Seed => self.seed,
-            TimeHops::Edge => self.limits[node_type][index],
-        }
-    }
-}
-
-impl HopTimes<'_, '_> {
-    /// The positions that draws may have in the list of a destination, a node of a type with this index, which has `degree` edges. None if they
-    /// are not limited.
-    pub fn eligible(
-        &self,
-        (node, node_type, index): (NodeId, usize, usize),
-        degree: u64,
-    ) -> Result<Option<Range<u64>>> {
-        let Some(times) = self.times else { return Ok(None) };
-        let limit = self.batch.options.limit(self.batch.limit_of(node_type, index));
-        times.within(node, degree, limit).map(Some)
-    }
-
-    /// Notes the drawn edges of a destination, whose edges in the block begin at `first_edge`: their times, and the limits of the nodes of
-    /// the source type that they reach first.
-    pub fn note(
-        &mut self,
-        (node, destination, index): (NodeId, usize, usize),
-        source: usize,
-        (drawn, positions): (DrawnPositions, &[u64]),
-        first_edge: usize,
-        block: &mut Block,
-    ) -> Result<()> {
-        let sets_limits = self.batch.options.hops == TimeHops::Edge;
-        let notes_times = self.keeps_times && self.times.is_some();
-        if !(sets_limits || notes_times) {
-            return Ok(());
-        }
-        let limit = self.batch.limit_of(destination, index);
-        let (limits, keeps_times) = (&mut *self.batch.limits, self.keeps_times);
-        let Block { indices, edge_times, .. } = block;
-        let mut edges = indices[first_edge..].iter();
-        let mut note = |time: i64, has_time: bool| {
-            let &index = edges.next().expect("an index for each drawn edge");
-            if sets_limits && index as usize == limits[source].len() {
-                limits[source].push(time);
-            }
-            if keeps_times && has_time {
-                edge_times.push(time);
-            }
+impl HopLimits<'_> {
+    /// The limit of the draws of a destination.
+    #[inline(always)]
+    pub fn of(&self, destination: usize) -> TimeLimit {
+        let time = match self.options.hops {
+            TimeHops::Seed => self.times[self.parts[destination] as usize],
+            TimeHops::Edge => self.limits[destination],
         };
-        let mut of_list = Vec::new();
-        drawn.positions(positions).for_each(|position| of_list.push(position));
-        match self.times {
-            Some(times) => times.each_time(node, of_list.into_iter(), |time| note(time, true)),
-            None => {
-                of_list.into_iter().for_each(|_| note(limit, false));
-                Ok(())
-            }
-        }
+        self.options.limit(time)
     }
 }

@@ -19,6 +19,7 @@ use super::{
     adjacency::{AdjacencyLists, Degrees, Positions, weight_max},
     edge_filter::EdgeFilter,
     load::load,
+    relation_times::EdgeTimes,
     sources::Sources,
     spare::{ReturnedArena, SpareArenas},
     stream::OpenEngine,
@@ -42,7 +43,11 @@ impl Csr {
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
         let maxima = if filter.edge_data.weights && filter.is_whole() { 4 * filter.owned.nodes() } else { 0 };
-        maxima + 8 * head_numbers(filter) + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
+        let times = if filter.edge_data.times { EdgeTimes::bytes(filter.store) } else { 0 };
+        times
+            + maxima
+            + 8 * head_numbers(filter)
+            + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
     }
 
     /// Loads the lists, with sources of 32 or 64 bits. The engine that `open` returns reads them, and `threads` threads
@@ -78,6 +83,11 @@ impl Csr {
         Ok(csr)
     }
 
+    /// The first edge of each list of a whole graph, and the end of the last one.
+    pub(super) fn starts(&self) -> &[u64] {
+        self.heads.values()
+    }
+
     /// The lists of a whole graph. They must have been loaded for one.
     pub(super) fn whole(&self) -> WholeCsr<'_> {
         WholeCsr {
@@ -103,7 +113,8 @@ impl Csr {
         }
     }
 
-    fn sources(&self) -> Sources<'_> {
+    /// The sources of all lists.
+    pub(super) fn sources(&self) -> Sources<'_> {
         match self.is_narrow {
             true => Sources::Narrow(self.sources.values()),
             false => Sources::Wide(self.sources.values()),
@@ -212,6 +223,11 @@ impl AdjacencyLists for WholeCsr<'_> {
     fn degrees(&self, place: &mut WholePlace, (): &mut ()) -> Degrees {
         let degree = (place.end - place.start) as u64;
         Degrees { visible: degree, global: degree, listed: degree, halo: false }
+    }
+
+    #[inline(always)]
+    fn first_edge(&self, place: &WholePlace) -> Option<usize> {
+        Some(place.start)
     }
 
     #[inline(always)]

@@ -17,7 +17,6 @@
 pub(crate) mod adjacency;
 mod edge_features;
 mod edge_filter;
-mod edge_times;
 mod files;
 mod graph_view;
 mod halo;
@@ -34,6 +33,8 @@ mod spare;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
+mod time_lists;
+mod time_load;
 mod turns;
 
 pub use self::{
@@ -47,10 +48,9 @@ pub use self::{
     turns::{OpenView, TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{
-    edge_times::TimeLimit,
     files::MappedMemory,
     graph_view::{GraphLists, owned_of_types},
     halo_lists::{HaloEdges, HaloPiece},
     opened::ViewLists,
-    relation_times::RelationTimes,
+    time_lists::{SearchedList, TimeGroup, TimeLimit, TimeLists},
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_io::{
-    Error, Result,
+    Result,
     progress::{Progress, Silent},
     read::Choice,
 };
@@ -20,6 +20,7 @@ use super::{
     relation_times::RelationTimes,
     spare::SpareArenas,
     stream::open_engine,
+    time_lists::TimeLists,
 };
 use crate::partition::Owned;
 
@@ -109,8 +110,8 @@ impl PartitionView {
         let sources = options.sources.as_ref().unwrap_or(&owned);
         let filter = EdgeFilter { store, owned: &owned, sources, halo: options.halo, edge_data: options.edge_data };
         filter.check()?;
-        let times = match options.edge_data.times {
-            true => Some(open_times(store, options.source_times.as_ref())?),
+        let mut times = match options.edge_data.times {
+            true => Some(RelationTimes::open(store, options.source_times.as_ref())?),
             false => None,
         };
         let (lists, bytes) = match options.mapped_bytes_max {
@@ -122,6 +123,9 @@ impl PartitionView {
             None => {
                 let open = |files| open_engine(options.engine, files);
                 let csr = Csr::load(&filter, filter.is_narrow(), options.threads, &open, spare, progress)?;
+                if let Some(times) = &mut times {
+                    times.load(store, csr.starts(), options.threads, progress)?;
+                }
                 (Storage::Memory(csr), Csr::bytes(&filter))
             }
         };
@@ -167,14 +171,14 @@ impl PartitionView {
     /// Asks the system to read mapped files ahead. From front to back this takes a fraction of the time of page faults.
     pub(crate) fn read_ahead(&self) {
         if let Storage::Mapped(mapped) = &self.lists {
-            mapped.read_ahead(self.edge_data.weights);
+            mapped.read_ahead(self.edge_data);
         }
     }
 
     /// Bytes of the mapped files of adjacency lists; 0 if the lists are in memory.
     pub fn mapped_bytes(&self) -> u64 {
         match &self.lists {
-            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_data.weights),
+            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_data),
             Storage::Memory(_) => 0,
         }
     }
@@ -225,9 +229,9 @@ impl PartitionView {
         self.edge_data
     }
 
-    /// The times of edges or sources, if the view has them.
-    pub(crate) fn times(&self) -> Option<&RelationTimes> {
-        self.times.as_ref()
+    /// The lists by which draws are limited, if the view has times.
+    pub(crate) fn time_lists(&self) -> Option<TimeLists<'_>> {
+        self.times.as_ref().map(|times| times.lists(&self.lists, &self.owned))
     }
 
     /// Whether lists are in the order of time, because edges have times. Otherwise sources ascend.
@@ -270,13 +274,4 @@ impl PartitionView {
             }
         }
     }
-}
-
-/// The times by which the draws from a store are limited. `of_sources` are the times of the sources, unless these are nodes of the store.
-fn open_times(store: &Store, of_sources: Option<&Arc<NodeTimes>>) -> Result<RelationTimes> {
-    let of_sources = of_sources.or(store.node_times()?);
-    RelationTimes::open(store, of_sources)?.ok_or_else(|| {
-        let remedy = "sample without times, or ingest edges with --time, or nodes with --node-time";
-        Error::missing("times of edges or nodes", store.path(), remedy)
-    })
 }

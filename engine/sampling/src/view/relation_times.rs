@@ -1,106 +1,132 @@
 //! The times by which the draws of a relation are limited: those of its edges, or those of its sources.
 //!
+//! Adjacency lists of edges with times are in the order of time, and have lists of times beside them. A view in memory has these lists
+//! decoded, beside the sources: 4 bytes an edge, or 8 if the axis has more than 2^32 points. A mapped view decodes what a search reads.
+//!
 //! Nodes with times are in the order of time, and adjacency lists without times are in the order of their sources. So the edges from sources
-//! that are not later than a time are a prefix of each list: the sources below a node. One search finds that node, another one its place in
-//! the list. Times of nodes thus take no bits per edge.
+//! that are not later than a time are a prefix of each list: the sources below a node. Times of nodes thus take no bits per edge: searches
+//! read the adjacency lists themselves.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
-use grappa_formats::{NodeId, rows::Row};
-use grappa_io::{Error, Position, Result};
-use grappa_storage::{Chunk, MappedChunks, NodeTimes, Store};
+use grappa_formats::time_axis::TimeAxis;
+use grappa_io::{Error, Result, progress::Progress};
+use grappa_storage::{NodeTimes, Store};
 
-use super::edge_times::{EdgeTimes, TimeLimit};
+use super::{
+    files::MappedFiles,
+    opened::Storage,
+    sources::{NARROW_NODES_MAX, Sources},
+    spare::ReturnedArena,
+    time_lists::{TimeLists, TimeScale},
+    time_load::load,
+};
+use crate::partition::Owned;
 
 /// The times of the edges of a relation, each its own or that of its source.
 #[derive(Debug)]
-pub(crate) enum RelationTimes {
+pub(super) enum RelationTimes {
     Edges(EdgeTimes),
-    Sources(SourceTimes),
+    Sources(Arc<NodeTimes>),
 }
 
-/// The mapped adjacency lists of a relation, and the times of its sources.
+/// The times of all edges of a view.
 #[derive(Debug)]
-pub(crate) struct SourceTimes {
-    times: Arc<NodeTimes>,
-    chunks: MappedChunks,
+pub(super) struct EdgeTimes {
+    axis: Arc<TimeAxis>,
+    /// The positions of the edges of all lists on the axis. None if they are in mapped files.
+    decoded: Option<ReturnedArena>,
 }
 
 impl RelationTimes {
-    /// Opens the times of the edges in `store`, whose sources may have times. None if neither have times.
+    /// Opens the times of the edges in `store`. `of_sources` are the times of the sources, unless these are nodes of the store.
     ///
     /// # Errors
-    /// If a file cannot be opened.
-    pub fn open(store: &Store, of_sources: Option<&Arc<NodeTimes>>) -> Result<Option<Self>> {
+    /// If neither edges nor sources have times, or a file cannot be opened.
+    pub fn open(store: &Store, of_sources: Option<&Arc<NodeTimes>>) -> Result<Self> {
         if let Some(times) = EdgeTimes::open(store)? {
-            return Ok(Some(Self::Edges(times)));
+            return Ok(Self::Edges(times));
         }
-        let Some(times) = of_sources else { return Ok(None) };
-        Ok(Some(Self::Sources(SourceTimes { times: times.clone(), chunks: MappedChunks::open(store)? })))
+        let of_store = store.node_times()?;
+        of_sources.or(of_store).cloned().map(Self::Sources).ok_or_else(|| {
+            let remedy = "sample without times, or ingest edges with --time, or nodes with --node-time";
+            Error::missing("times of edges or nodes", store.path(), remedy)
+        })
     }
 
-    /// The positions in the adjacency list of a node, which has `degree` edges, of those within a limit.
+    /// Loads the times of edges into memory. `starts` has the first edge of each adjacency list, and the end of the last one.
     ///
     /// # Errors
-    /// If a file is damaged.
-    ///
-    /// # Panics
-    /// If the store is a slice without the chunk of the node.
-    pub fn within(&self, node: NodeId, degree: u64, limit: TimeLimit) -> Result<Range<u64>> {
+    /// If a file cannot be read or is damaged, there is not enough memory, and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop.
+    pub fn load(&mut self, store: &Store, starts: &[u64], threads: usize, progress: &dyn Progress) -> Result<()> {
         match self {
-            Self::Edges(times) => times.within(node, degree, limit),
-            Self::Sources(times) => times.within(node, degree, limit),
+            Self::Edges(times) => times.load(store, starts, threads, progress),
+            Self::Sources(_) => Ok(()),
         }
     }
 
-    /// Calls `each` with the time of each of some edges of a node, given by their positions in its adjacency list.
-    ///
-    /// # Errors
-    /// If a file is damaged.
-    pub fn each_time(&self, node: NodeId, positions: impl Iterator<Item = u64>, each: impl FnMut(i64)) -> Result<()> {
-        match self {
-            Self::Edges(times) => times.each_time(node, positions, each),
-            Self::Sources(times) => times.each_time(node, positions, each),
+    /// The lists that searches read, ready to be read by one thread.
+    pub fn lists<'a>(&'a self, adjacency: &'a Storage, owned: &'a Owned) -> TimeLists<'a> {
+        match (self, adjacency) {
+            (Self::Edges(times), Storage::Memory(_)) => {
+                TimeLists::in_memory(TimeScale::Axis(&times.axis), times.in_memory())
+            }
+            (Self::Edges(times), Storage::Mapped(mapped)) => {
+                let files = MappedFiles::searched(mapped, owned, |chunk| chunk.times().expect("edges have times"));
+                TimeLists::mapped(TimeScale::Axis(&times.axis), files)
+            }
+            (Self::Sources(times), Storage::Memory(csr)) => {
+                TimeLists::in_memory(TimeScale::Nodes(times), csr.sources())
+            }
+            (Self::Sources(times), Storage::Mapped(mapped)) => {
+                TimeLists::mapped(TimeScale::Nodes(times), MappedFiles::searched(mapped, owned, |chunk| chunk.rows()))
+            }
         }
     }
 }
 
-impl SourceTimes {
-    fn within(&self, node: NodeId, degree: u64, limit: TimeLimit) -> Result<Range<u64>> {
-        let until = match limit.equal {
-            true => self.times.not_later(limit.time),
-            false => self.times.earlier(limit.time),
-        };
-        let since = limit.window.map_or(0, |window| self.times.earlier(limit.time.saturating_sub(window)));
-        let (chunk, sources) = self.list(node)?;
-        if sources.degree() != degree {
-            return Err(disagrees(chunk));
-        }
-        let end = sources.lower_bound(until);
-        let start = if since == 0 { 0 } else { sources.lower_bound(since) };
-        Ok(start.min(end)..end)
+/// Whether positions take 32 bits in memory.
+fn is_narrow(axis: &TimeAxis) -> bool {
+    axis.positions() <= NARROW_NODES_MAX
+}
+
+impl EdgeTimes {
+    /// The times of a store, in its mapped files. None if its edges have none.
+    ///
+    /// # Errors
+    /// If the axis cannot be read.
+    fn open(store: &Store) -> Result<Option<Self>> {
+        Ok(store.time_axis()?.map(|axis| Self { axis: axis.clone(), decoded: None }))
     }
 
-    fn each_time(&self, node: NodeId, positions: impl Iterator<Item = u64>, mut each: impl FnMut(i64)) -> Result<()> {
-        let (chunk, sources) = self.list(node)?;
-        for position in positions {
-            if position >= sources.degree() {
-                return Err(disagrees(chunk));
-            }
-            each(self.times.time(NodeId(sources.get(position))));
+    /// Loads the times into memory. `starts` has the first edge of each adjacency list, and the end of the last one.
+    fn load(&mut self, store: &Store, starts: &[u64], threads: usize, progress: &dyn Progress) -> Result<()> {
+        let mut decoded = ReturnedArena::new(Self::bytes(store) as usize, None)?;
+        match is_narrow(&self.axis) {
+            true => load::<u32>(store, starts, threads, progress, decoded.values_mut())?,
+            false => load::<u64>(store, starts, threads, progress, decoded.values_mut())?,
         }
+        self.decoded = Some(decoded);
         Ok(())
     }
 
-    /// The adjacency list of a node, and its chunk.
-    fn list(&self, node: NodeId) -> Result<(&Chunk, Row<'_>)> {
-        let (chunk, row) = self.chunks.locate(node);
-        Ok((chunk, chunk.rows().row(row)?))
+    /// The bytes that the times of a store take in memory; 0 if its edges have none. Reads the axis; if that is damaged, the view is not
+    /// opened.
+    pub fn bytes(store: &Store) -> u64 {
+        let Some(axis) = store.time_axis().ok().flatten() else { return 0 };
+        let bytes = if is_narrow(axis) { size_of::<u32>() } else { size_of::<u64>() };
+        bytes as u64 * store.manifest().edges
     }
-}
 
-/// The error for a list that has another length than it had in the view.
-fn disagrees(chunk: &Chunk) -> Error {
-    let problem = "an adjacency list has another length than before; find the damage with `grappa-store verify`";
-    Error::input(chunk.path(), Position::Whole, problem)
+    /// The positions of all edges in memory.
+    ///
+    /// # Panics
+    /// If they are in mapped files.
+    fn in_memory(&self) -> Sources<'_> {
+        let decoded = self.decoded.as_ref().expect("a view in memory has its times there");
+        match is_narrow(&self.axis) {
+            true => Sources::Narrow(decoded.values()),
+            false => Sources::Wide(decoded.values()),
+        }
+    }
 }

@@ -36,6 +36,24 @@ impl Sources<'_> {
         }
     }
 
+    /// A list of numbers.
+    #[inline(always)]
+    pub(super) fn list(self, list: Range<usize>) -> Self {
+        match self {
+            Self::Narrow(sources) => Self::Narrow(&sources[list]),
+            Self::Wide(sources) => Self::Wide(&sources[list]),
+        }
+    }
+
+    /// The number at an index.
+    #[inline(always)]
+    pub(super) fn get(self, index: usize) -> u64 {
+        match self {
+            Self::Narrow(sources) => sources[index].into(),
+            Self::Wide(sources) => sources[index],
+        }
+    }
+
     /// The number of sources in an ascending part that are below the source at `at`.
     #[inline]
     pub(super) fn count_below(self, part: Range<usize>, at: usize) -> usize {

@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use grappa_formats::NodeId;
 use grappa_io::Result;
 
 use super::{BatchPlace, EpochScratch, PartitionBatches};
 use crate::{
     feed::{demand::minibatch_bytes, part::Part, source::BatchSource},
-    sample::{Join, Minibatch, Parts},
+    sample::{Join, Minibatch},
     view::TurnsEpoch,
 };
 
@@ -73,8 +72,7 @@ impl BatchSource for PartitionBatches {
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
         let EpochScratch { sampler, seeds, links, parts, join, nodes: sampled } = scratch;
-        let seeds = seeds.iter().map(Vec::capacity).sum::<usize>();
-        let seeds = (seeds * size_of::<NodeId>()) as u64 + links.bytes();
+        let seeds = seeds.bytes() + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
         let (largest, all) = (part_nodes.clone().max().unwrap_or(0), part_nodes.sum());
@@ -98,23 +96,15 @@ impl BatchSource for PartitionBatches {
         let EpochScratch { sampler, seeds, links, parts, join, nodes } = scratch;
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
-        let types = out.len();
         match self.places(index) {
-            places if self.options.disjoint => {
-                let mut apart = Parts::new(parts, types);
-                for &place in places {
-                    self.sample_apart(place, (sampler, links), seeds, &mut apart)?;
-                }
-                let (apart, times) = apart.finish();
-                Minibatch::join(apart, Join::Apart, &self.shape, sampler, join, out)?;
-                out.iter_mut().for_each(|minibatch| minibatch.part_times.clone_from(&times));
-            }
-            &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
+            &[place] => self.sample_part(place, sampler, seeds, links, out)?,
             places => {
-                let how = self.options.join_steps.expect("a batch of several minibatches is joined");
+                let join_steps = || self.options.join_steps.expect("a batch of several minibatches is joined");
+                let how = if self.options.disjoint { Join::Apart } else { join_steps() };
+                let types = out.len();
                 parts.resize_with(parts.len().max(places.len() * types), Minibatch::default);
                 for (&place, part) in places.iter().zip(parts.chunks_mut(types)) {
-                    self.sample_part(place, (sampler, links), seeds, part)?;
+                    self.sample_part(place, sampler, seeds, links, part)?;
                 }
                 Minibatch::join(&parts[..places.len() * types], how, &self.shape, sampler, join, out)?;
             }

@@ -1,5 +1,6 @@
 //! Compares samplers with a naive implementation and with the distributions that they promise.
 
+mod apart;
 mod damage;
 mod join;
 mod kinds;

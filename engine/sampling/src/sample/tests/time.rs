@@ -8,12 +8,13 @@ use grappa_formats::{
 };
 use grappa_storage::writer::AdjacencyWriter;
 
-use super::{statistics::assert_uniform, *};
+use super::{apart, statistics::assert_uniform, *};
 use crate::{
     partition::Owned,
     sample::{TimeHops, TimeOptions, TimeStrategy},
+    shape::GraphShape,
     view::{
-        ViewOptions,
+        GraphLists, ViewOptions,
         tests::{
             KINDS,
             graph::{TestStore, store_of},
@@ -158,6 +159,28 @@ fn all_eligible_neighbors_equal_those_of_the_naive_sampler() {
                     let found = sample_at(&sampler("-1,-1", options), &view, seed, time, number as u64);
                     let expected = graph.all(seed, time, &options, 2);
                     assert_eq!(edges(&found), expected, "{seed} at {time}, {options:?}, {kind}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn seeds_at_a_time_are_the_same_together_and_one_by_one() {
+    let graph = Timed::mixed(300);
+    let store = graph.store(3);
+    let shape = GraphShape::untyped(300);
+    let seeds = |number| vec![(0..1 + number % 3).map(|k| draw_at(5 * number, k) % 300).collect()];
+    let parts: Vec<apart::Part> =
+        (0..200).map(|number| (seeds(number), Some(draw_at(3, number) as i64 % 120))).collect();
+    for kind in KINDS {
+        let view = view_of(&store, kind);
+        let lists = GraphLists { shape: &shape, views: vec![&view] };
+        for options in all_options() {
+            for strategy in TimeStrategy::ALL {
+                let sampler = sampler("5,3,4", TimeOptions { strategy, ..options });
+                for sampler in [sampler.clone().drawing_once(), sampler] {
+                    apart::check_parts(&sampler, &lists, &parts, &format!("{sampler:?}, {kind}"));
                 }
             }
         }

@@ -10,7 +10,7 @@ use grappa_io::{
 use grappa_storage::{CheckedEdgeRows, Chunk, Store};
 
 use super::disk_reads::{DiskReads, GroupsSeen};
-use crate::view::edge_filter::EdgeFilter;
+use crate::view::edge_filter::{EdgeData, EdgeFilter};
 
 /// The mapped chunks of a view.
 #[derive(Debug)]
@@ -56,8 +56,9 @@ impl Mapped {
     pub(in crate::view) fn open(filter: &EdgeFilter<'_>, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
         let chunks = (0..filter.store.chunks().chunks()).map(ChunkId);
         let chunks = chunks.map(|chunk| filter.owned.owns(chunk).then(|| filter.store.chunk(chunk)).transpose());
-        let weights = filter.edge_data.weights;
-        Ok(Self::new(filter.store, chunks.collect::<Result<_>>()?, |chunk| chunk.row_bytes(weights), bytes, memory))
+        let EdgeData { weights, times, .. } = filter.edge_data;
+        let bytes_of = |chunk: &Chunk| chunk.row_bytes(weights, times);
+        Ok(Self::new(filter.store, chunks.collect::<Result<_>>()?, bytes_of, bytes, memory))
     }
 
     /// `bytes_of` counts the bytes of the files that are read of each chunk.
@@ -114,11 +115,11 @@ impl Mapped {
     }
 
     /// Bytes of the files that sampling reads.
-    pub(in crate::view) fn file_bytes(&self, edge_weights: bool) -> u64 {
-        self.chunks.iter().flatten().map(|chunk| chunk.row_bytes(edge_weights)).sum()
+    pub(in crate::view) fn file_bytes(&self, EdgeData { weights, times, .. }: EdgeData) -> u64 {
+        self.chunks.iter().flatten().map(|chunk| chunk.row_bytes(weights, times)).sum()
     }
 
-    pub(in crate::view) fn read_ahead(&self, edge_weights: bool) {
-        self.chunks.iter().flatten().for_each(|chunk| chunk.read_ahead(edge_weights));
+    pub(in crate::view) fn read_ahead(&self, EdgeData { weights, times, .. }: EdgeData) {
+        self.chunks.iter().flatten().for_each(|chunk| chunk.read_ahead(weights, times));
     }
 }

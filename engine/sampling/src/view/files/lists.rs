@@ -8,7 +8,7 @@ use grappa_formats::{
     rows::{Row, RowPlace},
 };
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
-use grappa_storage::{CheckedAdjacency, CheckedEdgeRows};
+use grappa_storage::{CheckedAdjacency, CheckedEdgeRows, Chunk};
 
 use super::{chunks::Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
@@ -21,15 +21,21 @@ const DECODER_BLOCK_BYTES: u64 = 32;
 const DECODER_OVERREAD_BYTES: u64 = 7;
 const CACHE_LINE_BYTES: u64 = 64;
 
-/// The adjacency lists of all owned chunks, ready to be read by one thread.
+/// The adjacency lists of all owned chunks, or the lists that searches for times read, ready to be read by one thread.
 pub(crate) struct MappedFiles<'a> {
     mapped: &'a Mapped,
     map: &'a ChunkMap,
-    faults: FaultMeter,
-    seen: GroupsSeen,
+    /// None for searches: the page faults of a thread count once, for the adjacency lists.
+    counted: Option<Counted>,
     /// The first damage that was found since the last call of [`MappedFiles::take_damage`].
     damage: RefCell<Option<Error>>,
     chunks: Vec<Option<ChunkFiles<'a>>>,
+}
+
+/// What a thread counts while it reads lists.
+struct Counted {
+    faults: FaultMeter,
+    seen: GroupsSeen,
 }
 
 impl Drop for MappedFiles<'_> {
@@ -65,23 +71,46 @@ impl<'a> MappedFiles<'a> {
                 first_edge,
             })
         });
-        Self {
-            mapped,
-            map: owned.chunk_map(),
-            faults: FaultMeter::start(),
-            seen: GroupsSeen::start(),
-            damage: RefCell::new(None),
-            chunks: chunks.collect(),
-        }
+        let counted = Some(Counted { faults: FaultMeter::start(), seen: GroupsSeen::start() });
+        Self { mapped, map: owned.chunk_map(), counted, damage: RefCell::new(None), chunks: chunks.collect() }
+    }
+
+    /// The lists of each chunk that searches for times read: `lists_of` chooses them.
+    pub(in crate::view) fn searched(
+        mapped: &'a Mapped,
+        owned: &'a Owned,
+        lists_of: impl Fn(&'a Chunk) -> CheckedAdjacency<'a>,
+    ) -> Self {
+        let chunks = mapped.chunks.iter().map(|chunk| {
+            chunk.as_ref().map(|chunk| ChunkFiles {
+                first_node: chunk.span().first_node,
+                lists: lists_of(chunk),
+                edge_weights: None,
+                located_by: None,
+                first_edge: 0,
+            })
+        });
+        Self { mapped, map: owned.chunk_map(), counted: None, damage: RefCell::new(None), chunks: chunks.collect() }
     }
 
     pub(crate) fn keep_memory(&self) {
-        self.mapped.memory.keep(&self.faults);
+        if let Some(Counted { faults, .. }) = &self.counted {
+            self.mapped.memory.keep(faults);
+        }
     }
 
     #[inline(always)]
     pub(crate) fn are_on_disk(&self) -> bool {
-        self.mapped.memory.disk.are_next(&self.seen)
+        self.counted.as_ref().is_some_and(|Counted { seen, .. }| self.mapped.memory.disk.are_next(seen))
+    }
+
+    /// The chunk of a list, for errors.
+    ///
+    /// # Panics
+    /// If the node is not owned.
+    pub(in crate::view) fn chunk_of(&self, place: &FilePlace) -> &'a Chunk {
+        let (chunk, _) = place.0.as_ref().expect("an owned node");
+        self.mapped.chunks[chunk.0 as usize].as_ref().expect("the chunk of a list that was located")
     }
 
     pub(crate) fn read_ahead_head(&self, node: NodeId) {
