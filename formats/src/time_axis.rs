@@ -58,6 +58,11 @@ impl TimeUnit {
         UNITS[self as usize].1
     }
 
+    /// The unit of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        UNITS.iter().find(|(_, known)| *known == name).map(|&(unit, _)| unit)
+    }
+
     /// Nanoseconds of the unit; none if it is no unit of time.
     pub fn nanoseconds(self) -> Option<i64> {
         match self {

@@ -306,8 +306,11 @@ pub enum ModelTarget {
 pub struct ModelNodeType {
     /// The name.
     pub name: String,
-    /// Inputs per node: its features, and then its learnable embedding.
+    /// Inputs per node: its features, its encoded age, and its learnable embedding.
     pub inputs: usize,
+    /// The values that encode the age among these; 0 without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ages: usize,
     /// The values of the embedding among these; 0 without one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub embedding: usize,
@@ -332,11 +335,24 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
+impl ModelNodeType {
+    /// The features of a node among its inputs.
+    pub fn features(&self) -> usize {
+        self.inputs - self.ages - self.embedding
+    }
+}
+
 impl ModelGraph {
     /// The graph of a store without types, with this number of features per node.
     pub fn untyped(inputs: usize) -> Self {
         Self {
-            node_types: vec![ModelNodeType { name: NODE.to_owned(), inputs, embedding: 0, columns: Vec::new() }],
+            node_types: vec![ModelNodeType {
+                name: NODE.to_owned(),
+                inputs,
+                ages: 0,
+                embedding: 0,
+                columns: Vec::new(),
+            }],
             relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0 }],
             target: ModelTarget::Type(0),
         }
@@ -423,7 +439,7 @@ pub struct ModelOptions {
     /// Base matrices of R-GCN, whose weighted sums are the matrices of relations. None: a matrix for each relation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bases: Option<usize>,
-    /// How the last features of an edge encode its age. None if they do not.
+    /// How the ages of edges or nodes are encoded. None if they are no inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_encoding: Option<TimeEncoding>,
 }
@@ -440,6 +456,20 @@ impl ModelOptions {
     /// The node types and relations that the model learns from.
     pub fn graph(&self) -> Cow<'_, ModelGraph> {
         self.graph.as_ref().map_or_else(|| Cow::Owned(ModelGraph::untyped(self.inputs)), Cow::Borrowed)
+    }
+
+    /// How the ages of edges are encoded, if layers take them. Models with weights for each relation take ages of nodes.
+    pub fn edge_ages(&self) -> Option<TimeEncoding> {
+        self.time_encoding.filter(|_| self.graph.is_none())
+    }
+
+    /// What layers take of the edges of a store. Ages are computed.
+    pub fn stored_edges(&self) -> EdgeInput {
+        match (self.edges, self.edge_ages()) {
+            (EdgeInput::Features(features), Some(ages)) if features == ages.values => EdgeInput::Nothing,
+            (EdgeInput::Features(features), Some(ages)) => EdgeInput::Features(features - ages.values),
+            (edges, _) => edges,
+        }
     }
 
     /// The relations that each layer aggregates for each node type, the first layer first. None for types whose states nobody needs after

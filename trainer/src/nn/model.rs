@@ -174,8 +174,8 @@ impl Model {
         let inner_layers = if jumps { options.layers } else { last };
         let types = 0..graph.node_types.len();
         let features = types.clone().map(|node_type| {
-            // Embeddings stay as they are.
-            let inputs = (graph.node_types[node_type].inputs - graph.node_types[node_type].embedding) as i64;
+            // Ages and embeddings stay as they are.
+            let inputs = graph.node_types[node_type].features() as i64;
             let new = |builder: &mut Builder| Normalization::new(builder, options.features, inputs);
             match has_types {
                 false => new(&mut builder),
@@ -268,16 +268,19 @@ impl Model {
         matches!(self.features[0], Normalization::Row)
     }
 
-    /// The inputs of a type as the first layer takes them, from features and embeddings. Only features are normalized.
+    /// The inputs of a type as the first layer takes them, from features, ages and embeddings. Only features are normalized.
     pub(super) fn normalized_of(&self, node_type: usize, rows: &Tensor) -> Tensor {
-        let embedding = self.options.graph.as_ref().map_or(0, |graph| graph.node_types[node_type].embedding) as i64;
-        let features = rows.size()[1] - embedding;
-        let normalized = match embedding {
+        let others = self.options.graph.as_ref().map_or(0, |graph| {
+            let own = &graph.node_types[node_type];
+            (own.ages + own.embedding) as i64
+        });
+        let features = rows.size()[1] - others;
+        let normalized = match others {
             0 => self.features[node_type].apply(rows),
             _ if features == 0 || matches!(self.features[node_type], Normalization::None) => rows.shallow_clone(),
             _ => {
                 let parts =
-                    [self.features[node_type].apply(&rows.narrow(1, 0, features)), rows.narrow(1, features, embedding)];
+                    [self.features[node_type].apply(&rows.narrow(1, 0, features)), rows.narrow(1, features, others)];
                 Tensor::cat(&parts, 1)
             }
         };

@@ -33,7 +33,6 @@ use crate::{
     Error, Result,
     train::{
         host_values,
-        inference::check_sets,
         trained_model::{InferenceRequest, Output, PredictedGraph, RequestedNodes, Trained},
     },
 };
@@ -108,7 +107,7 @@ fn predict_to(
             store.path().display()
         )));
     }
-    check_sets(store.manifest().nodes, trained.model().options().layers, budget.memory, "raise --memory")?;
+    trained.check_memory(store, budget)?;
     let some = match nodes {
         FileNodes::All => None,
         FileNodes::Split(name) => Some(split_of(store, name)?),

@@ -20,7 +20,6 @@ use crate::{
     links::distinct,
     train::{
         host_values,
-        inference::check_sets,
         labels::NodeLabels,
         trained_model::{InferenceRequest, Output, PredictedGraph, RequestedNodes, Trained},
     },
@@ -76,7 +75,7 @@ pub fn predict_nodes<'a>(
     let on = on.into();
     let store = on.nodes;
     trained.check_graph(on)?;
-    check_sets(store.manifest().nodes, trained.model().options().layers, budget.memory, "raise --memory")?;
+    trained.check_memory(store, budget)?;
     let count = store.manifest().nodes;
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let labels = store.manifest().labels.map(|_| NodeLabels::new(store)).transpose()?;

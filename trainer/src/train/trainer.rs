@@ -108,7 +108,7 @@ impl Trainer {
             warnings.extend(minibatch_estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config::warnings(&config, config.knows_first_hop()));
-        if data.graph.is_timed() && !data.uses_times() {
+        if data.graph.is_timed() && !data.uses_times {
             let timed =
                 if data.graph.relations().iter().any(|relation| relation.is_timed()) { "edges" } else { "nodes" };
             warnings.push(format!(

@@ -42,6 +42,8 @@ pub struct MinibatchOptions {
     /// Whether each seed, or each group of positives, is sampled as a minibatch of its own; these are joined [apart](Join::Apart) then. Links
     /// are, if and only if the sampler needs times.
     pub disjoint: bool,
+    /// Whether a seed draws the same neighbors in every batch and epoch. Minibatches of seeds that are sampled apart can.
+    pub keyed_by_seed: bool,
     /// What is drawn for minibatches of links; none if minibatches are of nodes. Minibatches of links have positives instead of seeds, and the
     /// ends of all pairs are the seeds that are sampled.
     pub links: Option<Arc<LinkTask>>,
@@ -60,6 +62,7 @@ impl MinibatchOptions {
             steps_max: None,
             seed_share: Share::ALL,
             disjoint: false,
+            keyed_by_seed: false,
             links: None,
         }
     }
@@ -393,7 +396,11 @@ impl PartitionBatches {
                     let (node_type, node) = view.locate(position);
                     seeds.push_seed(node_type, node);
                     if options.disjoint {
-                        seeds.push_part(key.of_seed(number), part.times.as_ref().map(|times| times[index as usize]));
+                        let key = match options.keyed_by_seed {
+                            true => BatchKey { partition: PartitionId(0), batch: 0, ..key }.of_seed(position.0),
+                            false => key.of_seed(number),
+                        };
+                        seeds.push_part(key, part.times.as_ref().map(|times| times[index as usize]));
                         number += 1;
                     }
                 });

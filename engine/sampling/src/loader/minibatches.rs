@@ -72,7 +72,8 @@ impl Loader {
 
     /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while
     /// training. They have at most `batch` seeds. `share` says which of them this worker has, of several that have the
-    /// same nodes. Opens the feed if it is closed.
+    /// same nodes. If the sampler has times, each node is at its own, and draws the same neighbors in every call. Opens the feed if it is
+    /// closed.
     ///
     /// With one partition, its view is used. Otherwise a mapped view of the whole graph is opened, and stays open.
     ///
@@ -87,9 +88,15 @@ impl Loader {
         progress: &dyn Progress,
     ) -> Result<Arc<PartitionBatches>> {
         let view = self.whole_graph(progress)?;
-        let seeded =
-            Seeded { seeds: view.owned().seeds(seeds).into(), times: None, batches: None, positives: None, view };
-        self.evaluation_batches(seeded, MinibatchOptions { batch, ..self.in_order(sampler) }, share)
+        let seeds = Arc::new(view.owned().seeds(seeds));
+        let disjoint = sampler.needs_times();
+        let times = disjoint.then(|| self.own_times(&seeds)).transpose()?;
+        let seeded = Seeded { seeds, times, batches: None, positives: None, view };
+        self.evaluation_batches(
+            seeded,
+            MinibatchOptions { batch, disjoint, keyed_by_seed: disjoint, ..self.in_order(sampler) },
+            share,
+        )
     }
 
     /// Minibatches of the given pairs, in order, each at its time, drawn by `sampler` from the whole graph: for evaluation while training.
@@ -139,6 +146,7 @@ impl Loader {
             steps_max: None,
             seed_share: Share::ALL,
             disjoint: false,
+            keyed_by_seed: false,
             links: None,
         }
     }

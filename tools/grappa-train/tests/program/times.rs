@@ -1,6 +1,6 @@
-//! Training on edges with times: links at their times, and tasks that do not use times.
+//! Training on graphs with times: links and nodes at their times, and tasks that do not use times.
 
-use grappa_tests::program::run;
+use grappa_tests::{program::run, random::Random};
 
 use crate::fixture::{TrainFolder, assert_failed};
 
@@ -64,7 +64,7 @@ fn links_are_learned_and_scored_at_their_times_next_to_edge_bank() {
     assert_eq!(folder.summary("three")["links"], *links);
     folder.write("pairs.csv", "from,to\n3,4\n");
     let refused = run(&mut folder.program("predict one letters.grappa --out scores.csv --links pairs.csv"));
-    assert_failed(&refused, &["the ages of edges as inputs", "--time-encoding 0"]);
+    assert_failed(&refused, &["takes the ages of edges", "--time-encoding 0"]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn options_that_would_show_later_edges_are_refused() {
         ("--negative-sampling shared", ["cannot share negatives", "uniform or degree"]),
         ("--candidates all", ["the embeddings of all nodes at its time", "use --candidates 100"]),
         ("--rank-destinations", ["destinations are ranked", "leave out --rank-destinations"]),
-        ("--time-split 1/1/98 --time-equal --among none.txt", ["none.txt", ""]),
+        ("--time-split 1/1/98 --time-equal seen --among none.txt", ["none.txt", ""]),
         ("--replace --time-strategy last", ["the last edges are drawn once each", ""]),
     ] {
         let model = if options.contains("--model") { "" } else { "--model sage" };
@@ -86,4 +86,204 @@ fn options_that_would_show_later_edges_are_refused() {
             run(&mut folder.program(&format!("letters.grappa --task link {model} {options} --epochs 1 --out refused")));
         assert_failed(&refused, &parts);
     }
+}
+
+/// Customers with one row in each of two tasks, and orders: four before the time of the row, and twelve after it. The amounts before
+/// it tell the label of a row in `past`, and the amounts after it tell the label in `future`.
+fn shop(has_later_orders: bool) -> TrainFolder {
+    const CUSTOMERS: u64 = 400;
+    let folder = TrainFolder::empty();
+    let mut random = Random::new(5);
+    let (mut orders, mut by) = (String::from("id,at,amount\n"), String::from("order,customer\n"));
+    let mut tasks = ["past", "future"].map(|name| (name, String::from("id,at,label,split\n")));
+    let mut rows = String::from("customer,row\n");
+    let mut count = 0;
+    for customer in 0..CUSTOMERS {
+        let time = 10_000 + random.below(5000);
+        for (is_later, (_, task)) in [false, true].into_iter().zip(&mut tasks) {
+            let label = random.below(2);
+            let split = ["train", "train", "train", "val", "test"][customer as usize % 5];
+            *task += &format!("{customer},{time},{label},{split}\n");
+            for _ in 0..if is_later { 12 } else { 4 } {
+                let (away, noise) = (1 + random.below(3000), random.below(100));
+                if is_later && !has_later_orders {
+                    continue;
+                }
+                let at = if is_later { time + away } else { time - away };
+                orders += &format!("{count},{at},0.{:03}\n", 300 + 400 * label + noise);
+                by += &format!("{count},{customer}\n");
+                count += 1;
+            }
+        }
+        rows += &format!("{customer},{customer}\n");
+    }
+    folder.write("customer.csv", (0..CUSTOMERS).fold("id,one\n".to_owned(), |all, id| all + &format!("{id},1\n")));
+    for (name, text) in [("order", orders), ("by", by), ("rows", rows)].into_iter().chain(tasks) {
+        folder.write(&format!("{name}.csv"), text);
+    }
+    folder.success(
+        "ingest --nodes customer=customer.csv order=order.csv past=past.csv future=future.csv --edges order:by:customer=by.csv --edges \
+         customer:asks:past=rows.csv --edges customer:asks:future=rows.csv --src by=order --dst by=customer --src asks=customer --dst asks=row \
+         --time order=at --time past=at --time future=at --time-unit s --label past=label --label future=label --split-column past=split \
+         --split-column future=split --ids dense --quiet --out shop.grappa",
+    );
+    folder
+}
+
+const NODE_OPTIONS: &str = "shop.grappa --model rsage --layers 2 --batch 32 --lr 0.01 --dropout 0 --threads 1";
+
+#[test]
+fn rows_of_tasks_are_learned_and_predicted_at_their_times() {
+    let folder = shop(true);
+    let ran = run(&mut folder.program(&format!("{NODE_OPTIONS} --target past --epochs 10 --out past"))).success();
+    assert!(!ran.stderr.contains("does not use them"), "{ran:?}");
+    let summary = folder.summary("past");
+    assert!(summary["val_accuracy"].as_f64().unwrap() > 0.95, "{summary}");
+    // The orders after the time of a row are not seen.
+    run(&mut folder.program(&format!("{NODE_OPTIONS} --target future --epochs 10 --out future"))).success();
+    let honest = folder.summary("future")["val_accuracy"].as_f64().unwrap();
+    assert!(honest < 0.7, "{honest}");
+    // The same run without times scores better, and wrongly. Rows need an input then.
+    for task in ["past", "future"] {
+        folder.success(&format!("store add-features shop.grappa --kind mean --type {task} --quiet"));
+    }
+    let leaky = "--target future --seed-time none --epochs 10 --out leaky";
+    let ran = run(&mut folder.program(&format!("{NODE_OPTIONS} {leaky}"))).success();
+    assert!(ran.stderr.contains("does not use them"), "{ran:?}");
+    let leaky = folder.summary("leaky")["val_accuracy"].as_f64().unwrap();
+    assert!(leaky > 0.9, "{leaky}");
+}
+
+#[test]
+fn predictions_of_rows_equal_evaluations_and_do_not_depend_on_later_events() {
+    let folder = shop(true);
+    let train = format!("{NODE_OPTIONS} --target past");
+    run(&mut folder.program(&format!("{train} --epochs 4 --out run"))).success();
+    // Other threads, and a run that is continued, compute the same.
+    run(&mut folder.program(&format!("{} --epochs 4 --out threads", train.replace("--threads 1", "--threads 2"))))
+        .success();
+    folder.assert_same_losses("run", "threads", "threads");
+    run(&mut folder.program(&format!("{train} --epochs 2 --out resumed"))).success();
+    run(&mut folder.program("shop.grappa --resume --epochs 4 --threads 1 --out resumed")).success();
+    folder.assert_same_losses("run", "resumed", "resumed");
+    let accuracy = |run: &str| folder.summary(run)["val_accuracy"].as_f64().unwrap();
+    assert_eq!(accuracy("run"), accuracy("resumed"));
+    let predict = |folder: &TrainFolder, options: &str| {
+        run(&mut folder.program(&format!("predict run shop.grappa --quiet --force {options}"))).success()
+    };
+    let scored = predict(&folder, "--split val --out val.csv --json").json();
+    assert!((scored["scores"]["accuracy"].as_f64().unwrap() - accuracy("run")).abs() < 1e-9, "{scored}");
+    predict(&folder, "--probabilities --out all.csv");
+    let all = folder.read("all.csv");
+    assert_eq!(all.lines().count(), 401);
+    // A row has the same prediction beside other rows, and in other batches.
+    folder.write("some.txt", "8\n399\n3\n");
+    predict(&folder, "--probabilities --ids some.txt --out some.csv --memory 64MiB");
+    let line = |text: &str, id: &str| text.lines().find(|line| line.starts_with(&format!("{id},"))).unwrap().to_owned();
+    let some = folder.read("some.csv");
+    let numbers = |line: &str| line.split(',').map(|field| field.parse().unwrap()).collect::<Vec<f64>>();
+    let is_close = |one: &str, other: &str| numbers(one).iter().zip(numbers(other)).all(|(a, b)| (a - b).abs() < 1e-5);
+    for id in ["8", "399", "3"] {
+        assert!(is_close(&line(&some, id), &line(&all, id)), "{some}");
+    }
+    // So it has in a graph without later orders.
+    let earlier = shop(false);
+    let refused =
+        run(&mut earlier.program(&format!("predict {} shop.grappa --out all.csv", folder.path("run").display())));
+    assert!(refused.code == Some(0), "{refused:?}");
+    let run_path = folder.path("run").display().to_string();
+    run(&mut earlier.program(&format!("predict {run_path} shop.grappa --quiet --force --probabilities --out all.csv")))
+        .success();
+    let (before, after) = (earlier.read("all.csv"), &all);
+    for (before, after) in before.lines().zip(after.lines()).skip(1) {
+        assert!(is_close(before, after), "{before} and {after}");
+    }
+    let refused = run(&mut folder.program("predict run shop.grappa --embeddings --out rows.npy"));
+    assert_failed(&refused, &["nodes at their times", "leave out --embeddings"]);
+    // A graph whose rows have no times, or times of another unit.
+    for (time, parts) in [
+        (
+            "--node-time past=none --time order=at --time future=at --time-unit s",
+            ["nodes of type past have none", "--node-time"],
+        ),
+        (
+            "--time order=at --time past=at --time future=at --time-unit ms",
+            ["are in ms, and the run's store has s", "--time-unit s"],
+        ),
+    ] {
+        folder.success(&format!(
+            "ingest --nodes customer=customer.csv order=order.csv past=past.csv future=future.csv --edges order:by:customer=by.csv --edges \
+             customer:asks:past=rows.csv --edges customer:asks:future=rows.csv --src by=order --dst by=customer --src asks=customer --dst \
+             asks=row {time} --label past=label --label future=label --split-column past=split --split-column \
+             future=split --ids dense --quiet --force --out other.grappa"
+        ));
+        assert_failed(&run(&mut folder.program("predict run other.grappa --out rows.csv")), &parts);
+    }
+}
+
+#[test]
+fn options_of_time_change_what_nodes_see() {
+    let folder = shop(true);
+    let edges = |options: &str| {
+        let train = format!("{NODE_OPTIONS} --target past --epochs 1 --force --out run {options}");
+        run(&mut folder.program(&train)).success();
+        folder.metrics("run")[0]["sampled_edges"].as_u64().unwrap()
+    };
+    let all = edges("");
+    assert!(edges("--time-window 500") < all);
+    assert_eq!(edges("--time-window 100000"), all);
+    assert_eq!(edges("--time-strategy last"), all);
+    assert_eq!(edges("--time-equal hidden"), all);
+    assert_eq!(edges("--time-hops edge"), all);
+    assert_eq!(edges("--time-encoding 4"), all);
+    for (options, parts) in [
+        ("--seed-time none --time-window 5", ["time-window 5", "seed-time is none"]),
+        ("--time-split 60/20/20", ["time-split", ""]),
+        ("--partitions 2", ["partitions is 2", "use --partitions 1"]),
+        ("--full-graph", ["each seed sees other edges", "leave out --full-graph"]),
+        ("--first-hop preaggregated", ["its sums have later edges", "use --first-hop sampled"]),
+        ("--evaluate exact", ["each seed is scored at its time", "--evaluate auto"]),
+    ] {
+        let refused =
+            run(&mut folder.program(&format!("{NODE_OPTIONS} --target past {options} --epochs 1 --out refused")));
+        assert_failed(&refused, &parts);
+    }
+}
+
+#[test]
+fn nodes_of_a_graph_without_types_are_learned_at_their_times() {
+    let folder = TrainFolder::empty();
+    // The class of a node is that of most of its earlier neighbors; later ones are of the other class.
+    let mut random = Random::new(9);
+    let nodes: Vec<(u64, u64)> = (0..600).map(|_| (random.below(100_000), random.below(2))).collect();
+    let table: String = nodes
+        .iter()
+        .enumerate()
+        .map(|(id, (time, class))| format!("{id},{time},{class},{}\n", random.below(100)))
+        .collect();
+    folder.write("nodes.csv", format!("id,at,class,noise\n{table}"));
+    let mut edges = String::new();
+    for (node, (time, class)) in nodes.iter().enumerate() {
+        for _ in 0..8 {
+            let other = random.below(600) as usize;
+            let is_earlier = nodes[other].0 <= *time;
+            if (nodes[other].1 == *class) == is_earlier {
+                edges += &format!("{other}\t{node}\n");
+            }
+        }
+    }
+    folder.write("edges.tsv", edges);
+    folder.success(
+        "ingest --edges edges.tsv --features nodes.csv --features-from class,noise --labels nodes.csv --label class --node-time at --split \
+         60/20/20 --ids dense --quiet --out g.grappa",
+    );
+    let options = "g.grappa --model sage --layers 1 --batch 64 --lr 0.05 --epochs 5 --threads 1";
+    let ran = run(&mut folder.program(&format!("{options} --out run"))).success();
+    assert!(!ran.stderr.contains("does not use them"), "{ran:?}");
+    let predicted =
+        run(&mut folder.program("predict run g.grappa --split val --out val.csv --json --quiet")).success().json();
+    let trained = folder.summary("run")["val_accuracy"].as_f64().unwrap();
+    assert!((predicted["scores"]["accuracy"].as_f64().unwrap() - trained).abs() < 1e-9, "{predicted}");
+    let refused = run(&mut folder.program("g.grappa --model gcn --epochs 1 --out gcn"));
+    assert_failed(&refused, &["in-degrees of the whole graph", "use --model sage"]);
 }

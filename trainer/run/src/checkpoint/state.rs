@@ -13,7 +13,7 @@ use crate::{
     config::{RateOptions, TrainConfig},
     early_stopping::EarlyStopping,
     learning_rate::LearningRate,
-    model::{EdgeInput, ModelGraph, ModelOptions, Task},
+    model::{EdgeInput, ModelGraph, ModelOptions, Task, TimeEncoding},
     scores::ModelScores,
     stages::StageSeconds,
 };
@@ -55,6 +55,12 @@ pub struct RunState {
     /// The node types and relations of the graph, if the model has weights for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<ModelGraph>,
+    /// The unit of the times at which nodes or links are learned; none if the run does not use times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_unit: Option<String>,
+    /// How the ages of edges or nodes are encoded, if the model takes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_encoding: Option<TimeEncoding>,
     /// Number of classes, labels or targets.
     pub outputs: u64,
     /// Finished epochs.
@@ -248,6 +254,7 @@ impl RunState {
         ModelOptions {
             edges: self.edge_input(),
             graph: self.graph.clone(),
+            time_encoding: self.time_encoding,
             ..config.model_options(self.inputs as usize, self.outputs as usize, self.task())
         }
     }

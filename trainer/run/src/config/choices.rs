@@ -200,7 +200,33 @@ named_enums! {
         Softmax = "softmax",
     }
 
-    /// The edges that a node draws of those before the time of its link.
+    /// The time that limits the edges that a node or link sees.
+    "time of seeds" SeedTime {
+        /// that of each node or edge that is learned, if it has one
+        Own = "own",
+        /// no limit: later edges are seen, too
+        None = "none",
+    }
+
+    /// Whether edges at the very time of a seed are seen.
+    "treatment of equal times" TimeEqual {
+        /// seen by nodes, and hidden from links, of which they may be the answer
+        Auto = "auto",
+        /// seen
+        Seen = "seen",
+        /// hidden
+        Hidden = "hidden",
+    }
+
+    /// The limit of the hops after the first.
+    "limit of hops" TimeHops {
+        /// the time of the seed, for all hops
+        Seed = "seed",
+        /// the time of the edge that reached a node, or of the node
+        Edge = "edge",
+    }
+
+    /// The edges that a node draws of those within its limit.
     "way to draw by time" TimeStrategy {
         /// any of them
         Uniform = "uniform",
@@ -239,6 +265,15 @@ impl From<TimeStrategy> for grappa_sampling::sample::TimeStrategy {
         match strategy {
             TimeStrategy::Uniform => Self::Uniform,
             TimeStrategy::Last => Self::Last,
+        }
+    }
+}
+
+impl From<TimeHops> for grappa_sampling::sample::TimeHops {
+    fn from(hops: TimeHops) -> Self {
+        match hops {
+            TimeHops::Seed => Self::Seed,
+            TimeHops::Edge => Self::Edge,
         }
     }
 }

@@ -92,9 +92,6 @@ pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
         "exclude-targets",
         "edges-per-epoch",
         "time-split",
-        "time-strategy",
-        "time-equal",
-        "time-encoding",
     ];
     let changed = ChangedOptions::from_config(config);
     let loss = config.loss.is_of_links().then(|| format!("loss {}", config.loss));

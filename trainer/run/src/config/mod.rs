@@ -35,8 +35,8 @@ pub use self::{
     checks::{check, check_ranges},
     choices::{
         Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets,
-        FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
-        TimeStrategy,
+        FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, SeedTime,
+        TaskChoice, TimeEqual, TimeHops, TimeStrategy,
     },
     compress_rate::CompressRate,
     declare::{Bound, OptionScope, TrainOption},

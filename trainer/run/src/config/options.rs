@@ -13,7 +13,7 @@ use toml::Table;
 use super::{
     Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate,
     ExcludeTargets, FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, NodeEmbeddings, Optimizer,
-    PerLayer, RankAmong, ReadEngine, TaskChoice, TimeSplit, TimeStrategy,
+    PerLayer, RankAmong, ReadEngine, SeedTime, TaskChoice, TimeEqual, TimeHops, TimeSplit, TimeStrategy,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -198,14 +198,24 @@ train_options! {
         /// time are not divided. Edges that grappa-ingest --edge-split holds out are validated and tested instead, if there are any.
         #[serde(with = "serde_text")]
         time_split("A/B/C"): TimeSplit = TimeSplit::default();
-        /// Edges that a node draws of the earlier ones, for --task link on edges with times
-        time_strategy("HOW"): TimeStrategy = TimeStrategy::default();
-        /// Whether other edges at the very time of an edge count as earlier, for --task link on edges with times
-        time_equal("BOOL"): bool = false;
-        /// Values of the encoding of the age of an edge, for gatv2, gine and transformer with --task link on edges with times; 0: none
+        /// Time that limits what a node or edge with a time sees when it is learned or scored
         ///
-        /// The age is the time from the edge to the edge that is asked about. The values are cosines and sines of it, with periods from four
-        /// times the span of all times down, each a quarter of the one before. They follow the features of edges.
+        /// With none, it sees later edges, too: scores are better than those of predictions can be.
+        seed_time("TIME"): SeedTime = SeedTime::default();
+        /// Edges that a node draws of those within the limit of the seed
+        time_strategy("HOW"): TimeStrategy = TimeStrategy::default();
+        /// Edges at the very time of a node or link
+        time_equal("HOW"): TimeEqual = TimeEqual::default();
+        /// Limit of the hops after the first
+        time_hops("LIMIT"): TimeHops = TimeHops::default();
+        /// How much earlier than the limit an edge may be, in the unit of the store; auto: any
+        #[serde(with = "serde_text")]
+        time_window("N"): Auto<u64> = Auto::Auto;
+        /// Values of the encoding of an age, for runs with times; 0: none
+        ///
+        /// gatv2, gine and transformer take the age of each edge, after the features of edges; rsage, rgcn, rgat and hgt that of each node with a
+        /// time, after its features. The age is the time until the node or edge that is asked about. The values are cosines and sines of it, with
+        /// periods from four times the span of all times down, each a quarter of the one before.
         time_encoding("N"): usize = 16, bounds: &[AtMost(TIME_ENCODING_MAX)];
     }
     "Optimizer" {

@@ -19,6 +19,8 @@ use crate::{
 
 /// Factor of the fanouts of training for evaluation by sampling.
 const EVALUATION_FANOUTS: u32 = 2;
+/// A minibatch of an evaluation has at least this many seeds, unless memory is too small.
+const EVALUATION_BATCH_MIN: usize = 16;
 
 /// Lin et al. found this exponent to be the best.
 const FOCAL_GAMMA: f64 = 2.0;
@@ -181,6 +183,16 @@ impl TrainConfig {
     fn uniform_sampler(&self, fanouts: Fanouts, knows_first_layer: bool) -> Sampler {
         let fanouts = if knows_first_layer { fanouts.without_last() } else { fanouts };
         Sampler::uniform(fanouts, self.replace)
+    }
+
+    /// The number of seeds of a minibatch of evaluations that sample.
+    ///
+    /// Each hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this number of seeds, a minibatch
+    /// contains at most about as many nodes as one of training, for which the feed has memory.
+    pub fn evaluation_batch(&self, knows_first_layer: bool) -> usize {
+        let hops = self.layers - usize::from(knows_first_layer);
+        let seeds = self.batch() * self.concurrent() as usize;
+        (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(EVALUATION_BATCH_MIN)
     }
 
     /// The fanouts of evaluations that sample, for as many hops as the model has layers.

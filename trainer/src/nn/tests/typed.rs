@@ -14,7 +14,8 @@ const TOLERANCE: f64 = 1e-5;
 const RELATIONS: [(usize, &str, usize); 3] = [(0, "r", 0), (0, "s", 1), (1, "t", 0)];
 
 fn graph() -> ModelGraph {
-    let node_type = |name: &str, inputs| ModelNodeType { name: name.into(), inputs, embedding: 0, columns: Vec::new() };
+    let node_type =
+        |name: &str, inputs| ModelNodeType { name: name.into(), inputs, ages: 0, embedding: 0, columns: Vec::new() };
     let relation =
         |&(source, name, destination): &(usize, &str, usize)| ModelRelation { source, name: name.into(), destination };
     ModelGraph {

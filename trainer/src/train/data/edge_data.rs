@@ -26,7 +26,7 @@ pub(crate) fn stored(store: &Store) -> StoredEdges {
 /// What a graph has of edges, and the values of their ages if the run uses times. Models of graphs with types take nothing of them.
 pub(crate) fn of_graph(graph: &Graph, config: &TrainConfig) -> StoredEdges {
     match graph.has_types() {
-        false => StoredEdges { age_values: times::age_values(graph, config), ..stored(&graph.relations()[0]) },
+        false => StoredEdges { age_values: times::edge_age_values(graph, config), ..stored(&graph.relations()[0]) },
         true => StoredEdges { weights: false, features: 0, age_values: 0, is_whole: graph.is_whole() },
     }
 }

@@ -6,6 +6,7 @@ pub(super) mod edge_data;
 pub(crate) mod labels;
 pub(super) mod moments;
 pub(super) mod monitor;
+pub(crate) mod node_ages;
 pub(super) mod slice;
 pub(crate) mod splits;
 pub(crate) mod times;

@@ -1,22 +1,40 @@
-//! Edges with times: whether a run uses them, and what contradicts that.
+//! Edges and nodes with times: whether a run uses them, and what contradicts that.
 //!
-//! Links are learned and scored at their times. Tasks of nodes do not use times.
+//! Links of edges with times are learned and scored at the times of the edges, nodes with times at their own.
 
+use grappa_formats::time_axis::{TimeAxis, TimeUnit};
 use grappa_run::{
-    checkpoint::RunState,
-    config::{Auto, ChangedOptions, Evaluate, FirstHop, NegativeSampling, RankAmong, TaskChoice, TrainConfig},
+    config::{
+        Auto, ChangedOptions, Evaluate, FirstHop, NegativeSampling, RankAmong, SeedTime, TaskChoice, TimeEqual,
+        TrainConfig,
+    },
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
-use grappa_sampling::sample::{Sampler, TimeHops, TimeOptions};
-use grappa_storage::{Graph, Store};
+use grappa_sampling::{
+    EdgeValues,
+    sample::{Sampler, TimeOptions},
+};
+use grappa_storage::Graph;
 
 use super::types;
 use crate::{Error, Result};
 
-/// Whether a run draws at the times of links: the edges that it learns have times.
+/// Whether a run draws at times: the edges or nodes that it learns have times.
 pub(crate) fn are_used(graph: &Graph, config: &TrainConfig) -> bool {
-    let is_timed = |target| matches!(target, ModelTarget::Relation(number) if graph.relations()[number].is_timed());
-    config.task == TaskChoice::Link && types::target(graph, config).is_ok_and(is_timed)
+    let is_timed = |target| match target {
+        ModelTarget::Relation(number) => graph.relations()[number].is_timed(),
+        ModelTarget::Type(number) => graph.node_types()[number].has_node_times(),
+    };
+    config.seed_time == SeedTime::Own && types::target(graph, config).is_ok_and(is_timed)
+}
+
+/// Whether edges at the very time of a seed are seen.
+pub(crate) fn sees_equal(config: &TrainConfig) -> bool {
+    match config.time_equal {
+        TimeEqual::Auto => config.task != TaskChoice::Link,
+        TimeEqual::Seen => true,
+        TimeEqual::Hidden => false,
+    }
 }
 
 /// Refuses options that would show edges that are later than what is predicted, or that have no meaning: at a time, or without times.
@@ -29,7 +47,12 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
         (
             config.partitions.value().is_some_and(|partitions| partitions > 1),
             format!("partitions is {}", config.partitions()),
-            "partitions of edges with times are not sampled: use --partitions 1",
+            "partitions are not sampled at times: use --partitions 1",
+        ),
+        (
+            !graph.is_whole(),
+            "the store is a slice of its graph".to_owned(),
+            "slices are not sampled at times: use the whole store",
         ),
         (
             config.model == LayerKind::Gcn,
@@ -42,7 +65,7 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
             "random walks do not know times: use --model sage, gatv2 or transformer",
         ),
         (config.trains_full_graph(), "a method of full graphs".to_owned(), "it sees later edges: use --method grappa"),
-        (config.full_graph, "full-graph".to_owned(), "each link sees other edges: leave out --full-graph"),
+        (config.full_graph, "full-graph".to_owned(), "each seed sees other edges: leave out --full-graph"),
         (
             config.first_hop == FirstHop::Preaggregated,
             "first-hop is preaggregated".to_owned(),
@@ -71,28 +94,37 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
         (
             config.evaluate == Evaluate::Exact,
             "evaluate is exact".to_owned(),
-            "links are scored at their times, by sampled neighbors: use --evaluate auto",
+            "each seed is scored at its time, by sampled neighbors: use --evaluate auto",
         ),
     ];
     match lacking.into_iter().find(|(is_wanted, ..)| *is_wanted) {
         Some((_, option, why)) => {
-            Err(Error::Options(format!("{option}, and the edges of {} have times: {why}", graph.path().display())))
+            let noun = learned_noun(config);
+            Err(Error::Options(format!("{option}, and the {noun} of {} have times: {why}", graph.path().display())))
         }
         None => Ok(()),
     }
 }
 
-/// Refuses options of times for links that have none.
+/// Refuses options of times for edges or nodes that have none.
 fn check_absent(graph: &Graph, config: &TrainConfig) -> Result<()> {
     let changed = ChangedOptions::from_config(config);
-    let options = ["time-split", "time-strategy", "time-equal", "time-encoding"];
-    match options.iter().find_map(|option| changed.flag(option)) {
-        Some(changed) => Err(Error::Options(format!(
-            "{changed} is for links with times, and the edges of {} that are learned have none: ingest the edges with --time, or leave it out",
-            graph.path().display()
-        ))),
-        None => Ok(()),
-    }
+    let options = ["time-split", "time-strategy", "time-equal", "time-hops", "time-window", "time-encoding"];
+    let Some(changed) = options.iter().find_map(|option| changed.flag(option)) else { return Ok(()) };
+    Err(Error::Options(match config.seed_time {
+        SeedTime::None => format!("{changed} is for runs with times, and seed-time is none: leave one of them out"),
+        SeedTime::Own => format!(
+            "{changed} is for {noun} with times, and the {noun} of {} that are learned have none: ingest the {noun} with --time, or leave it \
+             out",
+            graph.path().display(),
+            noun = learned_noun(config)
+        ),
+    }))
+}
+
+/// What a run learns.
+fn learned_noun(config: &TrainConfig) -> &'static str {
+    if config.task == TaskChoice::Link { "edges" } else { "nodes" }
 }
 
 /// The number of partitions that is wanted: with times, there is one.
@@ -103,62 +135,95 @@ pub(crate) fn partitions(graph: &Graph, config: &TrainConfig) -> Auto<u32> {
     }
 }
 
-/// A sampler that draws at the time of each link, if the run uses times.
+/// A sampler that draws at the time of each seed, if the run uses times.
 ///
 /// # Errors
 /// If it takes random walks, or draws the last edges with replacement.
 pub(crate) fn with_times(sampler: Sampler, graph: &Graph, config: &TrainConfig) -> Result<Sampler> {
-    if !are_used(graph, config) {
-        return Ok(sampler);
+    match are_used(graph, config) {
+        true => at_times(sampler, config, edge_age_values(graph, config) > 0),
+        false => Ok(sampler),
     }
-    let options = TimeOptions {
-        equal: config.time_equal,
-        hops: TimeHops::Seed,
-        window: None,
-        strategy: config.time_strategy.into(),
-    };
-    // The age of edges is an input, and a link is told from other events of its ends by its time.
-    Ok(sampler.with_times(options)?.with_edge_times())
 }
 
-/// How the ages of edges are encoded for a model that takes features of edges.
+/// A sampler that draws at the time of each seed.
 ///
 /// # Errors
-/// If the times of the store cannot be read.
-pub(crate) fn encoding(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeEncoding>> {
-    let values = age_values(graph, config);
-    match values {
-        0 => Ok(None),
-        values => Ok(Some(TimeEncoding::of_span(values, span(&graph.relations()[0])?))),
+/// As [`with_times`].
+pub(crate) fn at_times(sampler: Sampler, config: &TrainConfig, takes_edge_ages: bool) -> Result<Sampler> {
+    let options = TimeOptions {
+        equal: sees_equal(config),
+        hops: config.time_hops.into(),
+        window: config.time_window.value().map(|window| i64::try_from(window).unwrap_or(i64::MAX)),
+        strategy: config.time_strategy.into(),
+    };
+    let sampler = sampler.with_times(options)?;
+    // The age of edges is an input, and a link is told from other events of its ends by its time.
+    Ok(match config.task == TaskChoice::Link || takes_edge_ages {
+        true => sampler.with_edge_times(),
+        false => sampler,
+    })
+}
+
+/// The unit of the times at which nodes or links are learned; none if the run does not use times.
+///
+/// # Errors
+/// If the times of the graph cannot be read.
+pub(crate) fn unit(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeUnit>> {
+    if !are_used(graph, config) {
+        return Ok(None);
     }
+    Ok(match types::target(graph, config)? {
+        ModelTarget::Relation(number) => graph.relations()[number].time_axis()?.map(|axis| axis.unit),
+        ModelTarget::Type(number) => graph.node_times(number)?.map(|times| times.axis().unit),
+    })
+}
+
+/// How ages are encoded, if the model takes those of edges or of nodes.
+///
+/// # Errors
+/// If the times of the graph cannot be read.
+pub(crate) fn encoding(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeEncoding>> {
+    let mut types = 0..graph.node_types().len();
+    let takes_ages =
+        edge_age_values(graph, config) > 0 || types.any(|number| node_age_values(graph, number, config) > 0);
+    if !takes_ages {
+        return Ok(None);
+    }
+    let relations = graph.relations().iter().map(|relation| relation.time_axis().map(Option::<&_>::cloned));
+    let relations = relations.collect::<grappa_io::Result<Vec<_>>>()?;
+    let node_types = (0..graph.node_types().len()).map(|number| graph.node_times(number));
+    let node_types = node_types.collect::<grappa_io::Result<Vec<_>>>()?;
+    let axes = relations
+        .iter()
+        .flatten()
+        .map(|axis| &**axis)
+        .chain(node_types.into_iter().flatten().map(|times| times.axis()));
+    Ok(Some(encoding_of(config.time_encoding, axes)))
+}
+
+/// An encoding of ages up to the span of some axes, which have the same unit.
+fn encoding_of<'a>(values: usize, axes: impl Iterator<Item = &'a TimeAxis> + Clone) -> TimeEncoding {
+    let unit = axes.clone().next().expect("an axis of times").unit;
+    let ends = axes.filter(|axis| axis.positions() > 0).map(|axis| [axis.time(0), axis.time(axis.positions() - 1)]);
+    let span = ends.reduce(|all, axis| [all[0].min(axis[0]), all[1].max(axis[1])]);
+    TimeEncoding::of_span(values, span.map_or(0.0, |[first, last]| last as f64 - first as f64), unit)
 }
 
 /// The values that encode the age of an edge; 0 if the model takes none.
-pub(crate) fn age_values(graph: &Graph, config: &TrainConfig) -> usize {
-    let takes_features = config.model.edge_values() == grappa_sampling::EdgeValues::Features;
+pub(crate) fn edge_age_values(graph: &Graph, config: &TrainConfig) -> usize {
+    let takes_features = config.model.edge_values() == EdgeValues::Features;
     match are_used(graph, config) && takes_features && !graph.has_types() {
         true => config.time_encoding,
         false => 0,
     }
 }
 
-/// In the state of a run: the values that encode the age of an edge.
-const AGE_VALUES: &str = "age_values";
-
-/// Notes in the state of a run that the model takes the ages of edges.
-pub(crate) fn note(state: &mut RunState, encoding: Option<TimeEncoding>) {
-    if let Some(TimeEncoding { values, .. }) = encoding {
-        state.counters.insert(AGE_VALUES.into(), values as u64);
+/// The values that encode the age of a node of a type; 0 if the model takes none.
+pub(crate) fn node_age_values(graph: &Graph, node_type: usize, config: &TrainConfig) -> usize {
+    let has_times = graph.node_types()[node_type].has_node_times();
+    match has_times && config.model.is_relational() && are_used(graph, config) {
+        true => config.time_encoding,
+        false => 0,
     }
-}
-
-/// Whether the model of a run takes the ages of edges.
-pub(crate) fn has_ages(state: &RunState) -> bool {
-    state.counters.contains_key(AGE_VALUES)
-}
-
-/// From the first to the last time of a store, in its unit.
-fn span(store: &Store) -> Result<f64> {
-    let Some(axis) = store.time_axis()?.filter(|axis| axis.positions() > 0) else { return Ok(0.0) };
-    Ok(axis.time(axis.positions() - 1) as f64 - axis.time(0) as f64)
 }

@@ -12,7 +12,7 @@ use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 use super::degrees::Degrees;
-use super::{edge_data, labels::NodeLabels, slice, splits::Splits, times, types};
+use super::{edge_data, labels::NodeLabels, node_ages::NodeAges, slice, splits::Splits, times, types};
 use crate::train::{links::LinkData, ranks::Processes};
 use crate::{Error, Result};
 
@@ -37,8 +37,11 @@ pub(crate) struct TrainingData {
     truth: Truth,
     /// What the model takes of edges.
     pub edges: EdgeInput,
-    /// How the ages of edges are encoded, if the model takes them.
+    /// How the ages of edges or nodes are encoded, if the model takes them.
     pub time_encoding: Option<TimeEncoding>,
+    pub node_ages: Option<NodeAges>,
+    /// Whether links or nodes are learned and scored at their times.
+    pub uses_times: bool,
     pub degrees: Degrees,
     pub splits: Splits,
     /// The validation and the test nodes that this process scores.
@@ -71,20 +74,29 @@ impl TrainingData {
         let lists = lists.collect::<Result<Vec<_>>>()?;
         let edges = edge_data::of_graph(&graph, config).input(config)?;
         let weight_sums = edge_data::weight_sums(&store, &lists[0], config.model, edges, config.threads())?;
+        let time_encoding = match (edges, config.model.is_relational()) {
+            (EdgeInput::Features(_), _) | (_, true) => times::encoding(&graph, config)?,
+            (EdgeInput::Nothing | EdgeInput::Weights, false) => None,
+        };
+        let learned = || {
+            let inputs = |number: usize, name: &str| {
+                [times::node_age_values(&graph, number, config), config.node_embeddings.values(name)]
+            };
+            types::model_graph(&graph, model_target, inputs)
+        };
+        let model_graph = config.model.is_relational().then(learned).transpose()?;
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
-            time_encoding: match edges {
-                EdgeInput::Features(_) => times::encoding(&graph, config)?,
-                EdgeInput::Nothing | EdgeInput::Weights => None,
+            node_ages: match &model_graph {
+                Some(learned) => NodeAges::open(&graph, learned, time_encoding)?,
+                None => None,
             },
+            time_encoding,
+            uses_times: times::are_used(&graph, config),
             shape: shape_of(&graph),
-            model_graph: config
-                .model
-                .is_relational()
-                .then(|| types::model_graph(&graph, model_target, |name| config.node_embeddings.values(name)))
-                .transpose()?,
+            model_graph,
             graph,
             target,
             store,
@@ -96,18 +108,18 @@ impl TrainingData {
         Ok(data)
     }
 
+    /// How the ages of edges are encoded, if the model takes them.
+    pub fn edge_ages(&self) -> Option<TimeEncoding> {
+        self.time_encoding.filter(|_| self.node_ages.is_none())
+    }
+
     /// What minibatches need of the edges of the store. Ages are no values of the store.
     pub fn stored_edge_values(&self) -> EdgeValues {
-        let ages = self.time_encoding.map_or(0, |encoding| encoding.values);
+        let ages = self.edge_ages().map_or(0, |encoding| encoding.values);
         match self.edges.values() {
             EdgeValues::Features if self.edges.features() == ages => EdgeValues::Nothing,
             values => values,
         }
-    }
-
-    /// Whether links are learned and scored at their times.
-    pub fn uses_times(&self) -> bool {
-        self.links().is_some_and(|links| links.task.store.is_timed())
     }
 
     /// The adjacency lists of a graph without types.

@@ -13,6 +13,7 @@ use grappa_run::{
 };
 use grappa_storage::{Graph, Store, no_features};
 
+use super::times;
 use crate::{Error, Result};
 
 /// Refuses options that contradict a graph with types, or one without.
@@ -159,7 +160,9 @@ fn target_type(graph: &Graph, name: Option<&str>) -> Result<usize> {
 pub(crate) fn check_features(graph: &Graph, config: &TrainConfig) -> Result<()> {
     let path = graph.path();
     let lacks = |name: &str, store: &Arc<Store>| {
-        store.manifest().features.is_none() && config.node_embeddings.values(name) == 0
+        let number = graph.type_named(name).unwrap_or(0);
+        let values = config.node_embeddings.values(name) + times::node_age_values(graph, number, config);
+        store.manifest().features.is_none() && values == 0
     };
     let types = graph.manifest().node_types.iter().zip(graph.node_types());
     let lacking: Vec<&str> =
@@ -178,14 +181,20 @@ pub(crate) fn check_features(graph: &Graph, config: &TrainConfig) -> Result<()> 
     }
 }
 
-/// The types and relations of a graph for a model of `target`. `embedding` is the number of values of the embeddings of a type.
-pub(crate) fn model_graph(graph: &Graph, target: ModelTarget, embedding: impl Fn(&str) -> usize) -> Result<ModelGraph> {
+/// The types and relations of a graph for a model of `target`. `inputs` returns the values of the encoded age and of the embedding of a type, by
+/// its number and name.
+pub(crate) fn model_graph(
+    graph: &Graph,
+    target: ModelTarget,
+    inputs: impl Fn(usize, &str) -> [usize; 2],
+) -> Result<ModelGraph> {
     let manifest = graph.manifest();
-    let node_types = manifest.node_types.iter().zip(graph.node_types()).map(|(entry, store)| {
-        let embedding = embedding(&entry.name);
+    let node_types = manifest.node_types.iter().zip(graph.node_types()).enumerate().map(|(number, (entry, store))| {
+        let [ages, embedding] = inputs(number, &entry.name);
         Ok(ModelNodeType {
             name: entry.name.clone(),
-            inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize) + embedding,
+            inputs: store.manifest().features.as_ref().map_or(0, |features| features.dim as usize) + ages + embedding,
+            ages,
             embedding,
             columns: store.schema()?.features,
         })

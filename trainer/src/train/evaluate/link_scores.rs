@@ -31,7 +31,7 @@ const HELD_OUT: MemoryShare = MemoryShare::one(
 /// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
 /// no edges for validation. None on ranks other than 0.
 pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
-    if on.data.uses_times() {
+    if on.data.uses_times {
         return evaluate_parts(on, Evaluate::Sampled, improves, timed_links::scores);
     }
     let embedded = embed(on);

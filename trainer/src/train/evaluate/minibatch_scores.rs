@@ -12,7 +12,7 @@ use roaring::RoaringTreemap;
 use tch::no_grad;
 
 use crate::train::{
-    data::{edge_data, splits::SplitScores},
+    data::{edge_data, splits::SplitScores, times},
     model_on_graph::ModelOnGraph,
 };
 use crate::{
@@ -20,19 +20,13 @@ use crate::{
     nn::{Pass, Scaling},
 };
 
-/// A minibatch has at least this many seeds, unless memory is too small.
-const BATCH_MIN: usize = 16;
-
 /// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches.
 pub(crate) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTreemap) -> Result<SplitScores<'a>> {
     let config = on.config;
     let sampler = config.evaluation_sampler(config.knows_first_hop())?;
-    let sampler = Arc::new(edge_data::with_values(sampler, on.data.edges.values()));
-    // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this
-    // number of seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
-    let hops = config.layers - usize::from(config.knows_first_hop());
-    let seeds = config.batch() * config.concurrent() as usize;
-    let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
+    let sampler = edge_data::with_values(sampler, on.data.stored_edge_values());
+    let sampler = Arc::new(times::with_times(sampler, &on.data.graph, config)?);
+    let mut batch = config.evaluation_batch(config.knows_first_hop());
     loop {
         let scores = match split.is_empty() {
             true => Ok(SplitScores::new([split], on.data.labels().spec(), true, on.target_scale().as_ref())),

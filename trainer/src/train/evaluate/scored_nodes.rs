@@ -146,6 +146,10 @@ impl ScoredNodes {
 
     /// Decides how to evaluate, and finds the nodes to compute. Rank 0 gives the method.
     pub(crate) fn choose(on: &mut ModelOnGraph<'_>, method: Evaluate) -> Result<Self> {
+        // Exact inference computes a node once, and each seed sees it at another time.
+        if on.data.uses_times {
+            return Ok(Self::Minibatches);
+        }
         let work_max = match on.processes.broadcast("method", || Ok(method))? {
             Evaluate::Sampled => return Self::of_samples(on),
             Evaluate::Exact => f64::INFINITY,
@@ -191,7 +195,7 @@ impl ScoredNodes {
         };
         let Some(first) = self.first().filter(|first| !first.needed.is_sampled()) else {
             let last = match on.config.evaluate {
-                Evaluate::Auto if on.check_sets().is_ok() => {
+                Evaluate::Auto if !on.data.uses_times && on.check_sets().is_ok() => {
                     format!("; the {best} model is scored exactly at the end")
                 }
                 _ => String::new(),

@@ -78,7 +78,7 @@ fn score(on: &mut ModelOnGraph<'_>, pairs: &Arc<Positives>, learned: &LinkTask, 
         without_negative: learned.without_negative,
         known: None,
         // With equal times, the edge that is asked about is among the messages, as in training.
-        excluded: match on.config.time_equal {
+        excluded: match times::sees_equal(on.config) {
             true => learned.excluded,
             false => ExcludedEdges::None,
         },

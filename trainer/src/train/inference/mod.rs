@@ -18,7 +18,9 @@
 //! rows at a time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`](historical::HistoricalRows)), which take
 //! the same passes.
 
+mod at_times;
 pub(super) mod columns;
+mod exact;
 pub(super) mod first_inputs;
 pub mod historical;
 mod keeper;

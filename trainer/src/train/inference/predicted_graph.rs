@@ -17,11 +17,13 @@ pub struct PredictedGraph<'a> {
     pub links: Relation<'a>,
     /// The graph, for a model with weights for each relation.
     pub(crate) graph: Option<&'a Graph>,
+    /// The graph, if each node is predicted at its own time.
+    pub(super) times: Option<&'a Graph>,
 }
 
 impl<'a> From<&'a Store> for PredictedGraph<'a> {
     fn from(store: &'a Store) -> Self {
-        Self { nodes: store, links: Relation::from(store), graph: None }
+        Self { nodes: store, links: Relation::from(store), graph: None, times: None }
     }
 }
 

@@ -1,63 +1,47 @@
 //! The trained model of a run, for predictions and export.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
-use grappa_engine::aggregate::{Budget, NodeRows, StoredRows, store_features};
 use grappa_formats::{
-    ChunkId, NodeId,
-    manifest::{EdgeOptions, FeatureDtype, SelfLoops},
+    manifest::{EdgeOptions, SelfLoops},
     schema::Schema,
 };
-use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoint, Checkpoints, Latest, NamedTensor, RunState},
     class_names,
-    config::{FirstHop, Monitor},
+    config::{Monitor, TrainConfig},
     folder,
     model::{ModelTarget, Task},
     schema::{self, Match},
-    scores::{TargetLoss, TargetScale},
+    scores::TargetScale,
 };
-use grappa_sampling::{NodeSet, view::shape_of};
-use grappa_storage::{Graph, MappedChunks, Relation, Store};
+use grappa_sampling::NodeSet;
+use grappa_storage::{Graph, Relation, Store};
 use tch::Device;
 
 pub use super::predicted_graph::PredictedGraph;
-use super::{
-    columns::reordered,
-    needed::{Needed, NeededGraph, NeededOptions},
-    relational::RelationalInference,
-    task::{Inference, OnRows},
-};
 use crate::train::{
-    data::{edge_data, slice, times, types},
-    embeddings::NodeTables,
-    options::first_hop,
+    data::{edge_data, slice, types},
     tensors,
 };
 use crate::{
     Error, Result,
     nn::{Model, module_key},
-    runtime::catch_out_of_memory,
 };
 
 /// The model of a run with the parameters of its best evaluation, or the last ones if there was no evaluation.
 #[derive(Debug)]
 pub struct Trained {
-    model: Model,
+    pub(super) model: Model,
     /// The learnable embeddings of nodes, in the order of ids.
-    embeddings: Vec<NamedTensor>,
-    state: RunState,
-    checkpoint: PathBuf,
-    monitor: Monitor,
-    target_loss: TargetLoss,
+    pub(super) embeddings: Vec<NamedTensor>,
+    pub(super) state: RunState,
+    pub(super) checkpoint: PathBuf,
+    pub(super) config: TrainConfig,
     class_names: Vec<String>,
-    schema: Schema,
+    pub(super) schema: Schema,
     warnings: Vec<String>,
-    device: Device,
+    pub(super) device: Device,
 }
 
 /// The output to compute for each node.
@@ -122,8 +106,7 @@ impl Trained {
             embeddings,
             state,
             checkpoint: path,
-            monitor: config.monitor,
-            target_loss: config.target_loss(),
+            config,
             warnings,
             device,
         })
@@ -165,17 +148,22 @@ impl Trained {
 
     /// The number that decided which evaluation was the best.
     pub fn monitor(&self) -> Monitor {
-        self.monitor
+        self.config.monitor
     }
 
     /// The scale of scores of targets. None if the model predicts classes.
     pub fn target_scale(&self) -> Option<TargetScale> {
-        self.model.target_scale(self.target_loss)
+        self.model.target_scale(self.config.target_loss())
     }
 
     /// The names of features and classes in the store that the model was trained on. Empty if it had none.
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+
+    /// Whether each node is predicted at its own time.
+    pub fn predicts_at_times(&self) -> bool {
+        self.state.time_unit.is_some() && self.task() != Task::Links
     }
 
     /// The names of the classes: the user's, or else the store's. Empty if there are none.
@@ -199,22 +187,20 @@ impl Trained {
     /// If the graph has other types, features or relations than the model has weights for.
     pub fn nodes_of<'a>(&self, graph: &'a Graph) -> Result<PredictedGraph<'a>> {
         let path = graph.path().display();
+        let times = self.times_of(graph)?;
         let Some(learned) = &self.state.graph else {
             return match graph.has_types() {
-                false => Ok(PredictedGraph::from(&graph.node_types()[0])),
+                false => Ok(PredictedGraph { times, ..PredictedGraph::from(&graph.node_types()[0]) }),
                 true => Err(Error::WrongStore(format!(
                     "{path}: the graph has types, and the model was trained on a graph without: use a graph without types"
                 ))),
             };
         };
-        let embedding = |name: &str| {
-            learned
-                .node_types
-                .iter()
-                .find(|node_type| node_type.name == name)
-                .map_or(0, |node_type| node_type.embedding)
+        let inputs = |_, name: &str| {
+            let known = learned.node_types.iter().find(|node_type| node_type.name == name);
+            known.map_or([0, 0], |node_type| [node_type.ages, node_type.embedding])
         };
-        if let Some(difference) = types::difference(learned, &types::model_graph(graph, learned.target, embedding)?) {
+        if let Some(difference) = types::difference(learned, &types::model_graph(graph, learned.target, inputs)?) {
             return Err(Error::WrongStore(format!(
                 "{path}: the graph differs from the one that the model was trained on: {difference}"
             )));
@@ -232,7 +218,7 @@ impl Trained {
             ModelTarget::Type(_) => Relation::from(nodes),
             ModelTarget::Relation(number) => graph.relation(number),
         };
-        Ok(PredictedGraph { nodes, links, graph: Some(graph) })
+        Ok(PredictedGraph { nodes, links, graph: Some(graph), times })
     }
 
     /// Checks that the model can be applied to a graph. If the nodes have labels, they must be of the same kind.
@@ -240,9 +226,13 @@ impl Trained {
     /// # Errors
     /// If numbers of features differ (the message has both), if nodes have no features, if edges lack weights or features that the model
     /// takes, or if the store is a slice that lacks what the model needs.
+    ///
+    /// # Panics
+    /// If the run learned nodes at their times, and the graph is not from [`Trained::nodes_of`].
     pub fn check_graph<'a>(&self, on: impl Into<PredictedGraph<'a>>) -> Result<()> {
         let on = on.into();
         let store = on.nodes;
+        assert!(!self.predicts_at_times() || on.times.is_some(), "nodes at their times are from nodes_of");
         // The features of all types were compared when the graph was opened for the model.
         if on.graph.is_none() {
             self.check_features(store)?;
@@ -273,14 +263,8 @@ impl Trained {
             )));
         };
         let options = self.model.options();
-        if times::has_ages(&self.state) {
-            return Err(Error::Options(format!(
-                "{path}: the model has the ages of edges as inputs, which depend on the time of a question, and predictions have no time: \
-                 train a model without them, with --time-encoding 0"
-            )));
-        }
         slice::check_model(store, options.layer)?;
-        edge_data::check_store(store, options.edges, options.layer)?;
+        edge_data::check_store(store, options.stored_edges(), options.layer)?;
         let matched = Match::of_features(&self.schema, &store.schema()?);
         if matched.is_other() {
             return Err(Error::WrongStore(format!(
@@ -383,148 +367,47 @@ impl Trained {
         Ok([edges, classes, columns, names].into_iter().flatten().collect())
     }
 
-    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends on are
-    /// computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's first
-    /// layer took pre-aggregated features and the store has them, inference takes them too.
+    /// The graph whose nodes are predicted at their own times, if the run learned nodes at theirs.
     ///
     /// # Errors
-    /// If the model does not fit the store, the store is a slice without a wanted node, files cannot be read, scratch files in `scratch`
-    /// cannot be written, or memory is too small. Also the errors of `on_rows`.
-    pub fn infer(
-        &self,
-        on: PredictedGraph<'_>,
-        request: InferenceRequest,
-        budget: Budget,
-        scratch: &Path,
-        progress: &dyn Progress,
-        on_rows: &mut OnRows<'_>,
-    ) -> Result<()> {
-        let store = on.nodes;
-        self.check_graph(on)?;
-        let layers = match request.output {
-            Output::Logits => self.model.options().layers,
-            Output::Embeddings => self.model.options().layers - 1,
-        };
-        if layers == 0 {
-            return Err(Error::Options(
-                "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
-            ));
-        }
-        let nodes = match request.nodes {
-            RequestedNodes::Nodes(nodes) => on.set_of_each(self.model.options(), nodes),
-            RequestedNodes::Ends(nodes) => nodes,
-        };
-        if let Some(graph) = on.graph {
-            for (node_type, nodes) in self.model.options().graph().output_types().into_iter().zip(&nodes) {
-                check_present(&graph.node_types()[node_type], nodes)?;
-            }
-            return self.infer_by_relation(graph, nodes, layers, (budget, scratch), progress, on_rows);
-        }
-        check_present(store, &nodes[0])?;
-        let chunks = Arc::new(MappedChunks::open(store)?);
-        let features = store_features(store)?;
-        let order = match Match::of_features(&self.schema, &store.schema()?) {
-            Match::Reordered(order) => Some(order),
-            _ => None,
-        };
-        let aggregates = match first_hop::of_run(&self.state) {
-            FirstHop::Preaggregated => {
-                let options = self.model.options();
-                first_hop::known(store, options.layer, options.edges)?
-            }
-            _ => None,
-        };
-        let aggregates = aggregates.map(|aggregates| StoredRows::of_aggregates(store, aggregates));
-        // An aggregate of features has their columns.
-        let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
-        let order = order.as_deref();
-        let ordered = order.map(|order| reordered(&*features, order));
-        let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
-        let (options, threads) = (self.model.options(), budget.threads);
-        let weight_sums = edge_data::weight_sums(store, &chunks, options.layer, options.edges, threads)?;
-        let budget = Budget { memory: edge_data::memory_beside(budget.memory, weight_sums.as_ref()), ..budget };
-        let inference = Inference {
-            store,
-            chunks: &chunks,
-            weight_sums: weight_sums.as_ref(),
-            features: ordered.as_ref().map_or(&*features as &dyn NodeRows, |rows| rows),
-            first_hop: ordered_aggregates.as_ref().map(|rows| rows as &dyn NodeRows).or(aggregates),
-            first_inputs: None,
-            budget,
-            kept_memory: 0,
-            scratch,
-            rounded_states: FeatureDtype::F32,
-            device: self.device,
-        };
-        catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            let options = NeededOptions {
-                layers,
-                samples: &[],
-                knows_first_hop: aggregates.is_some(),
-                also: &[],
-                work_max: f64::INFINITY,
-                threads: budget.threads,
+    /// If nodes of the graph lack times, or have times of another unit.
+    fn times_of<'a>(&self, graph: &'a Graph) -> Result<Option<&'a Graph>> {
+        let Some(unit) = self.state.time_unit.as_deref() else { return Ok(None) };
+        let path = graph.path().display();
+        if self.task() == Task::Links {
+            return match self.state.time_encoding {
+                None => Ok(None),
+                Some(_) => Err(Error::Options(format!(
+                    "{path}: the model takes the ages of edges at the time of a link, and predictions of links have no time: train a model \
+                     without ages, with --time-encoding 0"
+                ))),
             };
-            let graph = NeededGraph::untyped(&chunks, store.manifest().nodes, self.model.options().layers);
-            let needed = Needed::compute(&graph, nodes, &options, progress)?;
-            let needed = needed.expect("there is no limit");
-            inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match request.output {
-                Output::Logits => on_rows(positions, rows),
-                Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
-            })
-        })?;
-        Ok(())
-    }
-}
-
-impl Trained {
-    /// As [`Trained::infer`], of the first `layers` layers of a model with weights for each relation.
-    fn infer_by_relation(
-        &self,
-        graph: &Graph,
-        nodes: Vec<NodeSet>,
-        layers: usize,
-        (budget, scratch): (Budget, &Path),
-        progress: &dyn Progress,
-        on_rows: &mut OnRows<'_>,
-    ) -> Result<()> {
-        let options = self.model.options();
-        let lists = graph.relations().iter().map(|relation| Ok(Arc::new(MappedChunks::open(relation)?)));
-        let lists = lists.collect::<Result<Vec<_>>>()?;
-        let first_hop = match first_hop::of_run(&self.state) {
-            FirstHop::Preaggregated => first_hop::all_known(graph, options.layer, options.edges)?,
-            _ => None,
-        };
-        let needed_options = NeededOptions {
-            layers,
-            samples: &[],
-            knows_first_hop: first_hop.is_some(),
-            also: &[],
-            work_max: f64::INFINITY,
-            threads: budget.threads,
-        };
-        let embeddings = NodeTables::of_checkpoint(
-            &self.checkpoint,
-            &options.graph(),
-            graph,
-            &self.embeddings,
-            (budget.memory, scratch),
-        )?;
-        let edges = NeededGraph::of_model(&lists, &shape_of(graph), options);
-        let needed = Needed::compute(&edges, nodes, &needed_options, progress)?.expect("there is no limit");
-        let inference = RelationalInference {
-            graph,
-            lists: &lists,
-            embeddings: embeddings.as_ref(),
-            first_hop,
-            budget,
-            scratch,
-            rounded_states: FeatureDtype::F32,
-            device: self.device,
-        };
-        catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            inference.run(&self.model, &needed, progress, on_rows)
-        })
+        }
+        let learned = self.model.options().graph();
+        let target = types::node_type(graph, learned.target);
+        let needed = (0..graph.node_types().len()).filter(|&number| {
+            number == target || learned.node_types.get(number).is_some_and(|node_type| node_type.ages > 0)
+        });
+        for number in needed {
+            let nodes = match graph.has_types() {
+                true => format!("nodes of type {}", graph.manifest().node_types[number].name),
+                false => "nodes".to_owned(),
+            };
+            match graph.node_times(number)?.map(|times| times.axis().unit.name()) {
+                Some(found) if found == unit => {}
+                Some(found) => {
+                    return Err(Error::WrongStore(format!(
+                        "{path}: the times of {nodes} are in {found}, and the run's store has {unit}: ingest the graph with --time-unit {unit}"
+                    )));
+                }
+                None => {
+                    return Err(Error::WrongStore(format!(
+                        "{path}: the run learned nodes at their times, and {nodes} have none: ingest the graph with --node-time"
+                    )));
+                }
+            }
+        }
+        Ok(Some(graph))
     }
 }
 
@@ -601,20 +484,4 @@ pub(crate) fn find(
         ));
     }
     Ok(Some((path, checkpoint)))
-}
-
-/// Refuses nodes of chunks that a slice lacks.
-fn check_present(store: &Store, request: &NodeSet) -> Result<()> {
-    let chunks = store.chunks();
-    for chunk in (0..chunks.chunks()).map(ChunkId).filter(|&chunk| !store.is_present(chunk)) {
-        let range = chunks.range(chunk);
-        let Some(last) = range.clone().last().map(NodeId) else {
-            continue;
-        };
-        let is_wanted = request.contains(last) || request.position(NodeId(range.start)) < request.position(last);
-        if is_wanted {
-            store.span(chunk)?;
-        }
-    }
-    Ok(())
 }

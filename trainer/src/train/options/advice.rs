@@ -36,24 +36,30 @@ const ADVICE_BUFFERS: u64 = GIB;
 /// and was not with 640 MiB.
 const PROCESS_BYTES: u64 = 350 << 20;
 
-/// Warnings about labels and features of a store that hardly let a model learn.
-pub(crate) fn of_data(store: &Store, normalize: FeatureNorm) -> Result<Vec<String>> {
-    let labels = store.manifest().labels;
+/// Warnings about the labels of a node type, and about features of the graph, that hardly let a model learn.
+pub(crate) fn of_data(graph: &Graph, target: usize, normalize: FeatureNorm) -> Result<Vec<String>> {
+    let labels = graph.node_types()[target].manifest().labels;
     let has_one_class = labels.is_some_and(|labels| labels.kind == LabelKind::Single && labels.classes == 1);
     let one_class = has_one_class.then(|| {
         "all labels are of one class, so every model is right about every node: are these the labels that you mean?"
             .to_owned()
     });
-    let scales = match normalize {
-        FeatureNorm::None => scales_of(store)?,
-        _ => None,
-    };
-    Ok(one_class.into_iter().chain(scales).collect())
+    let mut warnings = Vec::from_iter(one_class);
+    if normalize == FeatureNorm::None {
+        for (entry, store) in graph.manifest().node_types.iter().zip(graph.node_types()) {
+            let warning = scales_of(store)?;
+            warnings.extend(warning.map(|warning| match graph.has_types() {
+                true => format!("nodes of type {}: {warning}", entry.name),
+                false => warning,
+            }));
+        }
+    }
+    Ok(warnings)
 }
 
 /// A warning if features of the first nodes have very different scales.
 fn scales_of(store: &Store) -> Result<Option<String>> {
-    let Some(chunk) = store.present_chunks().next() else {
+    let (Some(chunk), Some(_)) = (store.present_chunks().next(), &store.manifest().features) else {
         return Ok(None);
     };
     let features = store_features(store)?;

@@ -299,15 +299,19 @@ impl Loading {
             _ => None,
         };
         let (shape, device) = (&self.data.shape, self.device());
+        let mut rows = FeatureTensors::from_batch(batch, shape.relations.len(), device);
+        if let Some(ages) = &self.data.node_ages {
+            ages.append_to(&mut rows.own, batch.minibatches(), device);
+        }
         Ok(ModelTensors {
-            rows: FeatureTensors::from_batch(batch, shape.relations.len(), device),
+            rows,
             degrees: degrees.as_ref().map(|degrees| send(Tensor::from_slice(degrees), device)),
             first: None,
             blocks: Block::of_minibatches(
                 shape,
                 batch.minibatches(),
                 degrees.as_deref(),
-                self.data.time_encoding,
+                self.data.edge_ages(),
                 device,
             ),
         })

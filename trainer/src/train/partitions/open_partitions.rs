@@ -96,7 +96,12 @@ impl OpenPartitions {
             Cow::Owned(positions) => Arc::new(positions),
         };
         let seeds = Seeds::OfHost { nodes, of_partitions: processes.hosts.seeds(assignment) };
-        Ok(self.loader.partition(assignment, &seeds, progress)?)
+        self.loader.partition(assignment, &seeds, progress)?;
+        if data.uses_times {
+            let times = self.loader.own_seed_times()?;
+            self.loader.set_seed_times(times);
+        }
+        Ok(())
     }
 
     /// Gives them the edges of an epoch, unless they have them. All ranks must call it.

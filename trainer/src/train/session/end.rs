@@ -71,8 +71,8 @@ impl RunInProgress<'_, '_> {
         let is_sampled = scores.is_some_and(|scores| scores.evaluated == Evaluate::Sampled);
         let was_sampled = is_sampled
             || self.output.journal.records().iter().any(|record| record.evaluated == Some(Evaluate::Sampled));
-        // At the times of links, there is no exact evaluation.
-        let may_be_exact = self.trainer.config.evaluate == Evaluate::Auto && !self.trainer.data.uses_times();
+        // At the times of seeds, there is no exact evaluation.
+        let may_be_exact = self.trainer.config.evaluate == Evaluate::Auto && !self.trainer.data.uses_times;
         let is_due = may_be_exact && was_sampled;
         self.trainer.clock.enter(Stage::Evaluate);
         let has_model = is_due && self.load_best_model(watcher)?;

@@ -157,6 +157,9 @@ impl NewRun {
             None => {
                 state.inputs = trainer.model().options().inputs as u64;
                 state.graph = trainer.model().options().graph.clone();
+                state.time_encoding = trainer.data.time_encoding;
+                let unit = times::unit(&trainer.data.graph, &trainer.config)?;
+                state.time_unit = unit.map(|unit| unit.name().to_owned());
                 state.outputs = trainer.model().options().outputs as u64;
                 state.generation = trainer.generation();
                 state.note_task(task);
@@ -169,7 +172,6 @@ impl NewRun {
         };
         state.note_edges(trainer.data.store.manifest().edge_options);
         state.note_edge_input(trainer.data.edges);
-        times::note(&mut state, trainer.data.time_encoding);
         state.note_class_names(!classes.is_empty());
         state.note_schema(&schema);
         if classes.is_empty() {
@@ -212,7 +214,7 @@ fn warn_of_limits(
         advice.iter().for_each(|advice| watcher.tell(advice));
     }
     if processes.is_first() {
-        let warnings = advice::of_data(&data.store, config.normalize_features)?;
+        let warnings = advice::of_data(&data.graph, data.target, config.normalize_features)?;
         warnings.iter().for_each(|warning| watcher.warn(warning));
     }
     Ok(())
