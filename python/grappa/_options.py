@@ -493,6 +493,8 @@ class TrainOptions(TypedDict, total=False):
     schedule: Literal["sweep", "shuffle", "fixed", "local"]
     #: Random seed of initial parameters, partitions, sampling and dropout.
     seed: int
+    #: Time that limits what a node or edge with a time sees when it is learned or scored.
+    seed_time: Literal["own", "none"]
     #: Weights of negatives in loss="bce", for layers=0: a softmax of their scores times this number; 0: even weights.
     self_adversarial: float
     #: Strength of correction=, from 0 (none) to 1 (full).
@@ -507,14 +509,18 @@ class TrainOptions(TypedDict, total=False):
     temperature: float | Literal["auto"]
     #: Number of worker threads; auto: one per processor.
     threads: int | Literal["auto"]
-    #: Values of the encoding of the age of an edge, for gatv2, gine and transformer with task="link" on edges with times; 0: none.
+    #: Values of the encoding of an age, for runs with times; 0: none.
     time_encoding: int
-    #: Whether other edges at the very time of an edge count as earlier, for task="link" on edges with times.
-    time_equal: bool
+    #: Edges at the very time of a node or link.
+    time_equal: Literal["auto", "seen", "hidden"]
+    #: Limit of the hops after the first.
+    time_hops: Literal["seed", "edge"]
     #: Percentages of the edges to learn, for validation and for test, in the order of time; for task="link" on edges with times.
     time_split: str | float | Sequence[str | float]
-    #: Edges that a node draws of the earlier ones, for task="link" on edges with times.
+    #: Edges that a node draws of those within the limit of the seed.
     time_strategy: Literal["uniform", "last"]
+    #: How much earlier than the limit an edge may be, in the unit of the store; auto: any.
+    time_window: int | Literal["auto"]
     #: Seconds without a sign of life after which a process is missing.
     timeout: int
     #: Largest number of steps per walk, for pinsage.

@@ -130,24 +130,25 @@ fn shop(has_later_orders: bool) -> TrainFolder {
     folder
 }
 
-const NODE_OPTIONS: &str = "shop.grappa --model rsage --layers 2 --batch 32 --lr 0.01 --dropout 0 --threads 1";
+const NODE_OPTIONS: &str = "shop.grappa --model rsage --layers 2 --lr 0.01 --dropout 0 --threads 1";
 
 #[test]
 fn rows_of_tasks_are_learned_and_predicted_at_their_times() {
     let folder = shop(true);
-    let ran = run(&mut folder.program(&format!("{NODE_OPTIONS} --target past --epochs 10 --out past"))).success();
+    let ran =
+        run(&mut folder.program(&format!("{NODE_OPTIONS} --target past --batch 32 --epochs 10 --out past"))).success();
     assert!(!ran.stderr.contains("does not use them"), "{ran:?}");
     let summary = folder.summary("past");
     assert!(summary["val_accuracy"].as_f64().unwrap() > 0.95, "{summary}");
     // The orders after the time of a row are not seen.
-    run(&mut folder.program(&format!("{NODE_OPTIONS} --target future --epochs 10 --out future"))).success();
+    run(&mut folder.program(&format!("{NODE_OPTIONS} --target future --batch 32 --epochs 10 --out future"))).success();
     let honest = folder.summary("future")["val_accuracy"].as_f64().unwrap();
     assert!(honest < 0.7, "{honest}");
     // The same run without times scores better, and wrongly. Rows need an input then.
     for task in ["past", "future"] {
         folder.success(&format!("store add-features shop.grappa --kind mean --type {task} --quiet"));
     }
-    let leaky = "--target future --seed-time none --epochs 10 --out leaky";
+    let leaky = "--target future --batch 32 --seed-time none --epochs 10 --out leaky";
     let ran = run(&mut folder.program(&format!("{NODE_OPTIONS} {leaky}"))).success();
     assert!(ran.stderr.contains("does not use them"), "{ran:?}");
     let leaky = folder.summary("leaky")["val_accuracy"].as_f64().unwrap();
@@ -157,7 +158,7 @@ fn rows_of_tasks_are_learned_and_predicted_at_their_times() {
 #[test]
 fn predictions_of_rows_equal_evaluations_and_do_not_depend_on_later_events() {
     let folder = shop(true);
-    let train = format!("{NODE_OPTIONS} --target past");
+    let train = format!("{NODE_OPTIONS} --target past --batch 32");
     run(&mut folder.program(&format!("{train} --epochs 4 --out run"))).success();
     // Other threads, and a run that is continued, compute the same.
     run(&mut folder.program(&format!("{} --epochs 4 --out threads", train.replace("--threads 1", "--threads 2"))))
