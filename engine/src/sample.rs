@@ -147,7 +147,7 @@
 //! use grappa_engine::{
 //!     Loader, NodeId, Silent, Store,
 //!     ingest::{Assign, IngestOptions, TimeColumn, TimeUnit, ingest},
-//!     sample::{LoaderOptions, Sampler, Seeds, TimeOptions, feed::MinibatchOptions},
+//!     sample::{LoaderOptions, Sampler, SeedTimes, Seeds, TimeOptions, feed::MinibatchOptions},
 //! };
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let (edges, out) = (folder.path().join("edges.csv"), folder.path().join("graph.grappa"));
@@ -167,7 +167,7 @@
 //! // Node 0 at the times 5 and 4: the edges from 1 and 2, and the edge from 1.
 //! let seeds = Seeds::List(Arc::new(vec![NodeId(0), NodeId(0)]));
 //! loader.partition(store.assignment(), &seeds, &Silent)?;
-//! loader.set_seed_times(Arc::new(vec![5, 4]));
+//! loader.set_seed_times(SeedTimes::Listed(Arc::new(vec![5, 4])))?;
 //! for batch in loader.epoch(0)? {
 //!     assert_eq!(batch?.minibatch().blocks[0].offsets, [0, 2, 3]);
 //! }
@@ -251,6 +251,6 @@
 pub use grappa_formats::assignment::{Assignment, Owners, Serves};
 pub use grappa_sampling::{
     DecodedEdges, EdgeValues, GraphShape, InNeighbors, List, ListScratch, ListsPlace, Loader, LoaderBuilder,
-    LoaderOptions, NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, RelationEnds, Remedy, Seeds, feed,
-    links, partition, policy, sample::*, view,
+    LoaderOptions, NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, RelationEnds, Remedy, SeedTimes,
+    Seeds, feed, links, partition, policy, sample::*, view,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_engine::{
     Batch, Loader, Progress, Result,
-    sample::{LoaderOptions, Seeds, feed::BatchSource},
+    sample::{LoaderOptions, SeedTimes, Seeds, feed::BatchSource},
     store::Graph,
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -107,7 +107,7 @@ impl<P: Prepare> Deliver for Delivery<P> {
         if let Some(order) = order {
             loader.set_seeds(partitions.seeds_at(&order.positions).into());
             if let Some(times) = &partitions.times {
-                loader.set_seed_times(Arc::new(times_at(times, &order.positions)));
+                loader.set_seed_times(SeedTimes::Listed(Arc::new(times_at(times, &order.positions))))?;
             }
             loader.set_batches(order.ends.clone());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grappa_engine::{
     Batch, Error, Loader, NodeId, PartitionId, Progress, Result,
     sample::{
-        LoaderOptions, Seeds, coverage_of_types,
+        LoaderOptions, SeedTimes, Seeds, coverage_of_types,
         feed::PartitionBatches,
         loss_weights,
         partition::{RepartitionOptions, Schedule, Share, assign},
@@ -16,7 +16,7 @@ use grappa_engine::{
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{error::exception, times::SeedTimes};
+use crate::{error::exception, times::ListedTimes};
 
 /// Options of partitions and of the first hop, as the package gives them.
 #[derive(FromPyObject)]
@@ -51,7 +51,7 @@ pub struct Partitions {
     options: PartitionOptions,
     seeds: Seeds,
     /// The time of each of these.
-    pub times: SeedTimes,
+    pub times: ListedTimes,
     seed: u64,
     /// The super-epoch whose partitions are open.
     super_epoch: Option<u64>,
@@ -83,7 +83,7 @@ impl PartitionOptions {
 
 impl Partitions {
     /// Partitions that are not open yet. `seed` decides the groups of chunks.
-    pub fn new(options: PartitionOptions, seeds: Seeds, times: SeedTimes, seed: u64) -> Self {
+    pub fn new(options: PartitionOptions, seeds: Seeds, times: ListedTimes, seed: u64) -> Self {
         Self { options, seeds, times, seed, super_epoch: None, positions: Vec::new() }
     }
 
@@ -116,7 +116,7 @@ impl Partitions {
             self.positions = positions(loader, list, partitions);
         }
         if let Some(times) = &self.times {
-            loader.set_seed_times(times.clone());
+            loader.set_seed_times(SeedTimes::Listed(times.clone()))?;
         }
         opened
     }

@@ -62,4 +62,4 @@ pub fn part_of_each(minibatch: &Minibatch) -> Result<Vec<i64>> {
 }
 
 /// The times of the seeds of the epochs of a loader, in the order of the list of seeds.
-pub type SeedTimes = Option<Arc<Vec<i64>>>;
+pub type ListedTimes = Option<Arc<Vec<i64>>>;

@@ -13,7 +13,7 @@ use grappa_engine::{
         ExternalIds, GraphIngestOptions, NodeTypeIngest, RelationIngest, Resources, TimeColumn, TimeUnit, ingest_graph,
     },
     sample::{
-        Assignment, LoaderOptions, Minibatch, Sampler, Seeds, TimeHops, TimeOptions, TimeStrategy,
+        Assignment, LoaderOptions, Minibatch, Sampler, SeedTimes, Seeds, TimeHops, TimeOptions, TimeStrategy,
         feed::MinibatchOptions, view::shape_of,
     },
     verify::verify,
@@ -259,7 +259,7 @@ fn batches(
     let list = Seeds::List(Arc::new(seeds.iter().map(position).collect()));
     let whole = Assignment::whole(graph.positions().chunks().chunks());
     loader.partition(&whole, &list, &Silent).unwrap();
-    loader.set_seed_times(Arc::new(seeds.iter().map(|seed| seed.2).collect()));
+    loader.set_seed_times(SeedTimes::Listed(Arc::new(seeds.iter().map(|seed| seed.2).collect()))).unwrap();
     let mut all = Vec::new();
     loader.epoch(0).unwrap().for_each(|batch| all.push(batch.unwrap().minibatches().to_vec()));
     assert_eq!(all.len(), seeds.len());

@@ -9,7 +9,7 @@ use grappa_engine::{
     io::ledger::{Lease, Ledger},
     node_list::read_nodes,
     sample::{
-        Assignment, Loader, LoaderOptions, Sampler, Seeds, TimeOptions,
+        Assignment, Loader, LoaderOptions, Sampler, SeedTimes, Seeds, TimeOptions,
         feed::{Feed, MinibatchOptions, RowOptions},
         partition::{RepartitionOptions, Schedule, assign},
     },
@@ -97,15 +97,10 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     );
     loader.partition(&assignment, &seeds, &Silent).map_err(with_program(options))?;
     if let Some(time) = options.sampling.seed_time {
-        if assignment.partitions() > 1 {
-            bail!("--seed-time draws from the whole graph; give --partitions 1");
-        }
-        let seeds = loader.served().next().expect("a single worker serves all partitions").seeds.len();
-        let times = match time {
-            args::SeedTime::At(time) => Arc::new(vec![time; seeds as usize]),
-            args::SeedTime::Own => loader.own_seed_times()?,
-        };
-        loader.set_seed_times(times);
+        loader.set_seed_times(match time {
+            args::SeedTime::At(time) => SeedTimes::At(time),
+            args::SeedTime::Own => SeedTimes::Own,
+        })?;
     }
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.sampling.batches;

@@ -215,7 +215,7 @@ impl Trainer {
         let stage = self.clock.enter(Stage::History);
         let (mut on, history, _) = self.on_graph(progress);
         history.plan(&mut on)?;
-        if open_partitions::expands_halo(&self.config, self.history.is_planned()) {
+        if open_partitions::expands_halo(&self.config, &self.data.graph, self.history.is_planned()) {
             let lacks = self.partitions.expand_halo_nodes(assignment.generation(), &self.processes, progress)?;
             // Once: later super-epochs lack the same memory.
             let is_first = self.partitions.super_epoch.is_none();

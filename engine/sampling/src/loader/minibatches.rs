@@ -6,7 +6,7 @@ use grappa_formats::ChunkId;
 use grappa_io::{Error, Result, progress::Progress};
 use roaring::RoaringTreemap;
 
-use super::open::Loader;
+use super::{open::Loader, seed_times::own_times};
 use crate::{
     feed::{
         BatchSource, Division, Epoch, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, MinibatchOptions, Part,
@@ -90,7 +90,7 @@ impl Loader {
         let view = self.whole_graph(progress)?;
         let seeds = Arc::new(view.owned().seeds(seeds));
         let disjoint = sampler.needs_times();
-        let times = disjoint.then(|| self.own_times(&seeds)).transpose()?;
+        let times = disjoint.then(|| own_times(&self.graph, &seeds)).transpose()?;
         let seeded = Seeded { seeds, times, batches: None, positives: None, view };
         self.evaluation_batches(
             seeded,

@@ -29,4 +29,5 @@ pub use self::{
     numbers::NumberOptions,
     open::Loader,
     options::{LoaderOptions, Seeds},
+    seed_times::SeedTimes,
 };

@@ -185,16 +185,6 @@ impl Loader {
         self.only_part().seeds = Arc::new(seeds);
     }
 
-    /// Gives the seeds of the open partition their times, one for each, in the unit of the store.
-    ///
-    /// # Panics
-    /// As [`Loader::set_seeds`], or if there are not as many times as seeds.
-    pub fn set_seed_times(&mut self, times: Arc<Vec<i64>>) {
-        let part = self.only_part();
-        assert_eq!(times.len() as u64, part.seeds.len(), "a time for each seed");
-        part.times = Some(times);
-    }
-
     /// Lists the batches of the open partition: the end of each among its seeds or positives, in ascending order. None divides them as
     /// the options say.
     ///
@@ -204,7 +194,7 @@ impl Loader {
         self.only_part().batches = ends.map(Arc::new);
     }
 
-    fn only_part(&mut self) -> &mut Seeded {
+    pub(super) fn only_part(&mut self) -> &mut Seeded {
         match &mut self.open.parts[..] {
             [Part::Served(part)] => part,
             parts => panic!("an order of {} partitions", parts.len()),

@@ -36,15 +36,18 @@ pub(super) struct GroupScratch {
     pub edge_weights: Vec<f32>,
     pub draw: DrawScratch,
     times: TimeGroup,
+    /// Whether lists whose times were searched are of halo nodes, and have no edges.
+    halo: Vec<bool>,
 }
 
 impl GroupScratch {
     pub(super) fn bytes(&self) -> u64 {
-        let Self { drawn, positions, sources, edge_weights, draw, times } = self;
+        let Self { drawn, positions, sources, edge_weights, draw, times, halo } = self;
         let bytes = drawn.capacity() * size_of::<DrawnPositions>()
             + positions.capacity() * size_of::<u64>()
             + sources.capacity() * size_of::<NodeId>()
-            + edge_weights.capacity() * size_of::<f32>();
+            + edge_weights.capacity() * size_of::<f32>()
+            + halo.capacity();
         bytes as u64 + draw.bytes() + times.bytes()
     }
 }
@@ -103,10 +106,12 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
 
     /// Finds the positions that draws from each list may have, for [`Group::within`]. `limits` has the limit of each list.
     pub(super) fn search_times(&mut self, limits: impl Iterator<Item = TimeLimit>) -> Result<()> {
-        let Self { lists, scratch: GroupScratch { times, .. }, places, state, times: of_lists, .. } = self;
+        let Self { lists, scratch: GroupScratch { times, halo, .. }, places, state, times: of_lists, .. } = self;
+        halo.clear();
         let searched = places.iter_mut().zip(limits).map(|(place, limit)| {
-            let degree = lists.degrees(place, state).listed;
-            SearchedList { first_edge: lists.first_edge(place), degree, limit }
+            let degrees = lists.degrees(place, state);
+            halo.push(degrees.halo);
+            SearchedList { first_edge: lists.first_edge(place), degree: degrees.listed, limit }
         });
         of_lists.as_ref().expect("lists have times").search(searched, times)
     }
@@ -114,6 +119,11 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
     /// The positions that draws from a list may have, by its index in the group.
     pub(super) fn within(&self, index: usize) -> Range<u64> {
         self.scratch.times.within[index].clone()
+    }
+
+    /// Whether a list whose times were searched is of a halo node, by its index in the group.
+    pub(super) fn is_halo(&self, index: usize) -> bool {
+        self.scratch.halo[index]
     }
 
     /// Prefetches the times of the drawn edges of all lists.

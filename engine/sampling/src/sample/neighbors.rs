@@ -26,7 +26,10 @@ use super::{
     time::{HopLimits, TimeStrategy},
     weighted,
 };
-use crate::view::adjacency::{AdjacencyLists, weight_max};
+use crate::{
+    partition::Owned,
+    view::adjacency::{AdjacencyLists, weight_max},
+};
 
 /// The purpose of the memory, in errors.
 pub(super) const SAMPLED: &str = "the edges and nodes of a minibatch";
@@ -57,6 +60,8 @@ pub(super) struct NeighborHop<'a> {
     pub reads_times: bool,
     /// The first destination that draws. Those before it have no edges.
     pub first: usize,
+    /// The owned sources, if they are counted among the drawn ones: lists do not begin with them.
+    pub counted_sources: Option<&'a Owned>,
     /// The external ids, for errors.
     pub ids: &'a StoreIds,
 }
@@ -147,8 +152,14 @@ impl NeighborHop<'_> {
     ) -> Result<()> {
         self.choose(group, nodes, first, block)?;
         for index in 0..nodes.len() {
+            let start = group.scratch.sources.len();
             group.read(index);
             block.offsets.push((done + group.scratch.sources.len()) as u32);
+            if let Some(owned) = self.counted_sources {
+                let drawn = &group.scratch.sources[start..];
+                let listed = block.global[first + index];
+                block.visible[first + index] = visible_share(drawn, owned, listed);
+            }
         }
         if self.keeps_ids {
             heap::grow(&mut block.edge_ids, group.scratch.sources.len(), SAMPLED)?;
@@ -235,7 +246,7 @@ impl NeighborHop<'_> {
         let pool = eligible.end - eligible.start;
         block.visible.push(pool);
         block.global.push(pool);
-        block.halo.push(false);
+        block.halo.push(group.is_halo(index));
         let GroupScratch { positions, draw, .. } = &mut *group.scratch;
         let start = positions.len();
         match (self.fanout, strategy) {
@@ -332,4 +343,15 @@ impl NeighborHop<'_> {
         }
         Ok(DrawnPositions::since(start, positions))
     }
+}
+
+/// The number of owned sources among `listed` ones, estimated from those that were drawn; exact if all were. A count of the list itself would
+/// need its sources, or tell of later ones.
+fn visible_share(drawn: &[NodeId], owned: &Owned, listed: u64) -> u64 {
+    if drawn.is_empty() {
+        return listed;
+    }
+    let visible = drawn.iter().filter(|&&source| owned.contains(source)).count();
+    let share = u128::from(listed) * visible as u128 / drawn.len() as u128;
+    share as u64
 }

@@ -457,6 +457,7 @@ impl Sampler {
             limits,
             reads_times: self.keeps_times || limits.is_some_and(|limits| limits.options.hops == TimeHops::Edge),
             first: if self.draws_once { first } else { 0 },
+            counted_sources: view.counted_sources(),
             ids: view.ids(),
         }
     }

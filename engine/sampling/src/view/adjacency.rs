@@ -58,7 +58,7 @@ pub(crate) trait AdjacencyLists {
     fn prefetch_list(&self, _: &Self::Place) {}
     /// The in-degrees of the list's destination. To be called once per place.
     fn degrees(&self, place: &mut Self::Place, state: &mut Self::GroupState) -> Degrees;
-    /// The first edge of a list in memory of the whole graph, counting those of all lists; none of other lists.
+    /// The first edge of a list in memory, counting the edges of all lists; none of other lists.
     #[inline(always)]
     fn first_edge(&self, _: &Self::Place) -> Option<usize> {
         None

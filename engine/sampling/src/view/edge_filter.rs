@@ -57,6 +57,11 @@ impl EdgeFilter<'_> {
         self.store.source_nodes() <= NARROW_NODES_MAX
     }
 
+    /// Whether lists stay in the order of the store, which is that of time. Otherwise owned sources come first.
+    pub(super) fn keeps_order(&self) -> bool {
+        self.edge_data.times || self.store.is_timed()
+    }
+
     /// Whether edges from nodes that are not owned are included. Without them, the place of an edge in the store is unknown.
     pub(super) fn keeps_halo(&self) -> bool {
         self.halo != Halo::None || self.edge_data.ids
@@ -77,7 +82,8 @@ impl EdgeFilter<'_> {
     }
 
     /// Puts the adjacency list that begins at `start` into the order of views: owned sources first. Edge weights move
-    /// with their sources. Halo sources are dropped if they are not included. Returns the number of owned sources.
+    /// with their sources. Halo sources are dropped if they are not included. Lists in the order of time stay as they are. Returns the number
+    /// of owned sources.
     pub(super) fn arrange(
         &self,
         sources: &mut Vec<u64>,
@@ -85,6 +91,9 @@ impl EdgeFilter<'_> {
         start: usize,
         scratch: &mut ArrangeScratch,
     ) -> u64 {
+        if self.keeps_order() {
+            return sources[start..].iter().filter(|&&source| self.sources.contains(NodeId(source))).count() as u64;
+        }
         let ArrangeScratch { owned, sources: moved_sources, edge_weights: moved_weights } = scratch;
         self.find_owned(&sources[start..], owned);
         let visible = owned.iter().map(Range::len).sum::<usize>();
@@ -126,22 +135,14 @@ impl EdgeFilter<'_> {
 
     /// Fails if the store lacks what the view needs of edges.
     pub(super) fn check(&self) -> Result<()> {
-        if self.store.is_timed() && !self.is_whole() {
+        if self.keeps_order() && !self.is_whole() && self.halo != Halo::Stop {
             return Err(Error::conflict(
                 format!(
-                    "{}: edges have times, and partitions of such graphs are not sampled",
-                    self.store.path().display()
+                    "{}: halo is {}, and partitions of a graph with times have no other lists than those of the graph",
+                    self.store.path().display(),
+                    self.halo.name()
                 ),
-                "use one partition, or ingest the edges without --time",
-            ));
-        }
-        if self.edge_data.times && !self.is_whole() {
-            return Err(Error::conflict(
-                format!(
-                    "{}: draws at a time are from the whole graph, and not from partitions",
-                    self.store.path().display()
-                ),
-                "use one partition, or sample without times",
+                "use halo stop",
             ));
         }
         if self.edge_data.ids && !self.store.has_edge_data() {

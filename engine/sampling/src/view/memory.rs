@@ -43,7 +43,7 @@ impl Csr {
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
         let maxima = if filter.edge_data.weights && filter.is_whole() { 4 * filter.owned.nodes() } else { 0 };
-        let times = if filter.edge_data.times { EdgeTimes::bytes(filter.store) } else { 0 };
+        let times = if filter.edge_data.times { EdgeTimes::bytes(filter) } else { 0 };
         times
             + maxima
             + 8 * head_numbers(filter)
@@ -83,9 +83,9 @@ impl Csr {
         Ok(csr)
     }
 
-    /// The first edge of each list of a whole graph, and the end of the last one.
-    pub(super) fn starts(&self) -> &[u64] {
-        self.heads.values()
+    /// Where lists start.
+    pub(super) fn starts(&self, filter: &EdgeFilter<'_>) -> ListStarts<'_> {
+        ListStarts { numbers: self.heads.values(), stride: numbers_per_list(filter) as usize }
     }
 
     /// The lists of a whole graph. They must have been loaded for one.
@@ -100,12 +100,18 @@ impl Csr {
 
     /// The lists of a partition. They must have been loaded for one.
     ///
-    /// `has_halo` tells whether they have edges from halo nodes, and `draws_halo` whether these are drawn.
-    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, has_halo: bool, draws_halo: bool) -> PartitionCsr<'a> {
+    /// `has_halo` tells whether they have edges from halo nodes, `draws_halo` whether these are drawn, and `keeps_order` whether lists are in
+    /// the order of the store.
+    pub(super) fn partition<'a>(
+        &'a self,
+        owned: &'a Owned,
+        [has_halo, draws_halo, keeps_order]: [bool; 3],
+    ) -> PartitionCsr<'a> {
         PartitionCsr {
             owned,
             has_halo,
             draws_halo,
+            keeps_order,
             chunk_shifts: &self.chunk_shifts,
             heads: self.heads.values(),
             sources: self.sources(),
@@ -151,7 +157,25 @@ fn source_bytes(is_narrow: bool) -> usize {
 
 /// The number of entries of [`Csr::heads`].
 fn head_numbers(filter: &EdgeFilter<'_>) -> u64 {
-    filter.owned.nodes() * if filter.is_whole() { 1 } else { 2 } + 1
+    filter.owned.nodes() * numbers_per_list(filter) + 1
+}
+
+fn numbers_per_list(filter: &EdgeFilter<'_>) -> u64 {
+    if filter.is_whole() { 1 } else { 2 }
+}
+
+/// Where the lists of the owned nodes start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListStarts<'a> {
+    numbers: &'a [u64],
+    stride: usize,
+}
+
+impl ListStarts<'_> {
+    /// The first edge of a list, by its index; or the end of the list before it.
+    pub(super) fn start(self, list: usize) -> u64 {
+        self.numbers[self.stride * list]
+    }
 }
 
 /// The adjacency lists of all nodes.
@@ -170,6 +194,7 @@ pub(crate) struct PartitionCsr<'a> {
     owned: &'a Owned,
     has_halo: bool,
     draws_halo: bool,
+    keeps_order: bool,
     chunk_shifts: &'a [(u64, u64)],
     heads: &'a [u64],
     sources: Sources<'a>,
@@ -296,6 +321,11 @@ impl AdjacencyLists for PartitionCsr<'_> {
     }
 
     #[inline(always)]
+    fn first_edge(&self, place: &PartitionPlace) -> Option<usize> {
+        Some(place.start)
+    }
+
+    #[inline(always)]
     fn prefetch_sources(&self, place: &PartitionPlace, positions: Positions<'_>) {
         self.sources.prefetch(place.start, positions);
     }
@@ -314,6 +344,10 @@ impl AdjacencyLists for PartitionCsr<'_> {
         let PartitionPlace { start, end, degrees } = *place;
         let chunk = self.chunk_shifts.partition_point(|&(first, _)| first <= start as u64).saturating_sub(1);
         let first = start as u64 + self.chunk_shifts.get(chunk).map_or(0, |&(_, shift)| shift);
+        if self.keeps_order {
+            positions.for_each(|position| ids.push(first + position));
+            return Ok(());
+        }
         let visible = start + degrees.visible as usize;
         // In the store, sources ascend. Here the owned ones come first: this number of the others is before an owned one.
         positions.for_each(|position| {

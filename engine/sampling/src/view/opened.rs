@@ -124,7 +124,7 @@ impl PartitionView {
                 let open = |files| open_engine(options.engine, files);
                 let csr = Csr::load(&filter, filter.is_narrow(), options.threads, &open, spare, progress)?;
                 if let Some(times) = &mut times {
-                    times.load(store, csr.starts(), options.threads, progress)?;
+                    times.load(&filter, csr.starts(&filter), options.threads, progress)?;
                 }
                 (Storage::Memory(csr), Csr::bytes(&filter))
             }
@@ -239,6 +239,21 @@ impl PartitionView {
         self.by_time
     }
 
+    /// Whether the view has all nodes.
+    fn is_whole(&self) -> bool {
+        self.owned.nodes() == self.nodes && self.sources().nodes() == self.source_nodes
+    }
+
+    /// Whether lists are in the order of the store, because that is the order of time. Otherwise owned sources come first.
+    fn keeps_order(&self) -> bool {
+        self.by_time || self.times.is_some()
+    }
+
+    /// The owned sources, if owned sources are not the first ones of each list: samplers count them among the drawn ones.
+    pub(crate) fn counted_sources(&self) -> Option<&Owned> {
+        (self.keeps_order() && !self.is_whole()).then(|| self.sources())
+    }
+
     /// Where the adjacency lists are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].
     pub fn kind(&self) -> ViewKind {
         match self.lists {
@@ -256,17 +271,17 @@ impl PartitionView {
         let owned = &self.owned;
         let keeps_halo = self.halo != Halo::None;
         let sources = self.sources();
-        let is_whole = owned.nodes() == self.nodes && sources.nodes() == self.source_nodes;
+        let (is_whole, keeps_order) = (self.is_whole(), self.keeps_order());
         match (&self.lists, &self.halo_lists) {
             (Storage::Memory(csr), _) if is_whole => ViewLists::Whole(csr.whole()),
             (Storage::Memory(csr), None) => {
-                ViewLists::Partition(csr.partition(owned, keeps_halo || self.edge_data.ids, keeps_halo))
+                ViewLists::Partition(csr.partition(owned, [keeps_halo || self.edge_data.ids, keeps_halo, keeps_order]))
             }
             (Storage::Memory(csr), Some(halo)) => {
-                ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, true, true), halo))
+                ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, [true, true, keeps_order]), halo))
             }
             (Storage::Mapped(mapped), halo) => {
-                let lists = MappedLists::new(mapped, owned, (!is_whole).then_some(sources), keeps_halo);
+                let lists = MappedLists::new(mapped, owned, (!is_whole && !keeps_order).then_some(sources), keeps_halo);
                 match halo {
                     Some(halo) if !is_whole => ViewLists::MappedHalo(WithHalo::new(owned, lists, halo)),
                     _ => ViewLists::Mapped(lists),

@@ -1,4 +1,4 @@
-//! The times by which the draws of a relation are limited: those of its edges, or those of its sources.
+//! The times by which the draws of a relation are limited: the times of its edges, or of its sources.
 //!
 //! Adjacency lists of edges with times are in the order of time, and have lists of times beside them. A view in memory has these lists
 //! decoded, beside the sources: 4 bytes an edge, or 8 if the axis has more than 2^32 points. A mapped view decodes what a search reads.
@@ -14,7 +14,9 @@ use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::{NodeTimes, Store};
 
 use super::{
+    edge_filter::EdgeFilter,
     files::MappedFiles,
+    memory::ListStarts,
     opened::Storage,
     sources::{NARROW_NODES_MAX, Sources},
     spare::ReturnedArena,
@@ -23,7 +25,7 @@ use super::{
 };
 use crate::partition::Owned;
 
-/// The times of the edges of a relation, each its own or that of its source.
+/// The times of the edges of a relation: each edge has one, or has the time of its source.
 #[derive(Debug)]
 pub(super) enum RelationTimes {
     Edges(EdgeTimes),
@@ -54,13 +56,19 @@ impl RelationTimes {
         })
     }
 
-    /// Loads the times of edges into memory. `starts` has the first edge of each adjacency list, and the end of the last one.
+    /// Loads the times of edges into memory. `starts` tells where adjacency lists start.
     ///
     /// # Errors
     /// If a file cannot be read or is damaged, there is not enough memory, and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop.
-    pub fn load(&mut self, store: &Store, starts: &[u64], threads: usize, progress: &dyn Progress) -> Result<()> {
+    pub fn load(
+        &mut self,
+        filter: &EdgeFilter<'_>,
+        starts: ListStarts<'_>,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         match self {
-            Self::Edges(times) => times.load(store, starts, threads, progress),
+            Self::Edges(times) => times.load(filter, starts, threads, progress),
             Self::Sources(_) => Ok(()),
         }
     }
@@ -99,23 +107,28 @@ impl EdgeTimes {
         Ok(store.time_axis()?.map(|axis| Self { axis: axis.clone(), decoded: None }))
     }
 
-    /// Loads the times into memory. `starts` has the first edge of each adjacency list, and the end of the last one.
-    fn load(&mut self, store: &Store, starts: &[u64], threads: usize, progress: &dyn Progress) -> Result<()> {
-        let mut decoded = ReturnedArena::new(Self::bytes(store) as usize, None)?;
+    /// Loads the times into memory.
+    fn load(
+        &mut self,
+        filter: &EdgeFilter<'_>,
+        starts: ListStarts<'_>,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let mut decoded = ReturnedArena::new(Self::bytes(filter) as usize, None)?;
         match is_narrow(&self.axis) {
-            true => load::<u32>(store, starts, threads, progress, decoded.values_mut())?,
-            false => load::<u64>(store, starts, threads, progress, decoded.values_mut())?,
+            true => load::<u32>(filter, starts, threads, progress, decoded.values_mut())?,
+            false => load::<u64>(filter, starts, threads, progress, decoded.values_mut())?,
         }
         self.decoded = Some(decoded);
         Ok(())
     }
 
-    /// The bytes that the times of a store take in memory; 0 if its edges have none. Reads the axis; if that is damaged, the view is not
-    /// opened.
-    pub fn bytes(store: &Store) -> u64 {
-        let Some(axis) = store.time_axis().ok().flatten() else { return 0 };
+    /// The bytes that the times of a view take in memory; 0 if edges have none. Reads the axis; if that is damaged, the view is not opened.
+    pub fn bytes(filter: &EdgeFilter<'_>) -> u64 {
+        let Some(axis) = filter.store.time_axis().ok().flatten() else { return 0 };
         let bytes = if is_narrow(axis) { size_of::<u32>() } else { size_of::<u64>() };
-        bytes as u64 * store.manifest().edges
+        bytes as u64 * filter.edges()
     }
 
     /// The positions of all edges in memory.

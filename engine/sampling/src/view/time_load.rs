@@ -10,40 +10,47 @@ use grappa_io::{
 };
 use grappa_storage::{Chunk, Store};
 
-use super::sources::Source;
+use super::{edge_filter::EdgeFilter, memory::ListStarts, sources::Source};
 
-/// Fills `decoded` with the positions of the edges of a store on its axis of time, in the order of its adjacency lists. `starts` has the
-/// first edge of each list, and the end of the last one.
+/// Fills `decoded` with the positions of the edges of a view on the axis of time, in the order of its adjacency lists, which start at
+/// `starts`.
 pub(super) fn load<S: Source>(
-    store: &Store,
-    starts: &[u64],
+    filter: &EdgeFilter<'_>,
+    starts: ListStarts<'_>,
     threads: usize,
     progress: &dyn Progress,
     decoded: &mut [S],
 ) -> Result<()> {
-    let chunks = Mutex::new(places(store, starts, decoded).into_iter());
+    let chunks = Mutex::new(places(filter, starts, decoded).into_iter());
     workers::run(threads.max(1), |worker| {
         let mut positions = Vec::new();
         while worker.goes_on() {
             check_stopped(progress)?;
             let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((chunk, starts, place)) = next else { break };
-            load_chunk(store, chunk, starts, &mut positions, place)?;
+            let Some(ChunkPlace { chunk, first, edges }) = next else { break };
+            load_chunk(filter.store, chunk, (starts, first), &mut positions, edges)?;
         }
         Ok(())
     })
 }
 
-/// Each chunk, the starts of its lists, and the place of its positions.
-fn places<'a, S>(store: &Store, starts: &'a [u64], mut decoded: &'a mut [S]) -> Vec<(ChunkId, &'a [u64], &'a mut [S])> {
+/// A chunk, the index of its first list, and the place of its positions.
+struct ChunkPlace<'a, S> {
+    chunk: ChunkId,
+    first: usize,
+    edges: &'a mut [S],
+}
+
+fn places<'a, S>(filter: &EdgeFilter<'_>, starts: ListStarts<'_>, mut decoded: &'a mut [S]) -> Vec<ChunkPlace<'a, S>> {
     let mut places = Vec::new();
-    for chunk in (0..store.chunks().chunks()).map(ChunkId) {
-        let nodes = store.chunks().range(chunk);
-        let starts = &starts[nodes.start as usize..=nodes.end as usize];
-        let edges = (starts[starts.len() - 1] - starts[0]) as usize;
-        let (place, rest) = decoded.split_at_mut(edges);
+    let mut first = 0;
+    for chunk in filter.owned.chunks() {
+        let nodes = filter.store.chunks().range(chunk);
+        let end = first + (nodes.end - nodes.start) as usize;
+        let (edges, rest) = decoded.split_at_mut((starts.start(end) - starts.start(first)) as usize);
         decoded = rest;
-        places.push((chunk, starts, place));
+        places.push(ChunkPlace { chunk, first, edges });
+        first = end;
     }
     places
 }
@@ -51,24 +58,24 @@ fn places<'a, S>(store: &Store, starts: &'a [u64], mut decoded: &'a mut [S]) -> 
 fn load_chunk<S: Source>(
     store: &Store,
     chunk: ChunkId,
-    starts: &[u64],
+    (starts, first): (ListStarts<'_>, usize),
     positions: &mut Vec<u64>,
-    place: &mut [S],
+    edges: &mut [S],
 ) -> Result<()> {
-    if place.is_empty() {
+    if edges.is_empty() {
         return Ok(());
     }
     let chunk = store.chunk_in_order(chunk)?;
     let lists = chunk.times().expect("edges have times");
-    let mut place = place.iter_mut();
-    for (list, bounds) in lists.range(0..lists.rows()).zip(starts.windows(2)) {
+    let mut edges = edges.iter_mut();
+    for (list, index) in lists.range(0..lists.rows()).zip(first..) {
         let list = list?;
-        if list.degree() != bounds[1] - bounds[0] {
+        if list.degree() != starts.start(index + 1) - starts.start(index) {
             return Err(disagrees(&chunk));
         }
         positions.clear();
         list.decode_into(positions);
-        place.by_ref().zip(&*positions).for_each(|(place, &position)| *place = S::from_u64(position));
+        edges.by_ref().zip(&*positions).for_each(|(edge, &position)| *edge = S::from_u64(position));
     }
     Ok(())
 }

@@ -5,8 +5,8 @@
 use grappa_formats::time_axis::{TimeAxis, TimeUnit};
 use grappa_run::{
     config::{
-        Auto, ChangedOptions, Evaluate, FirstHop, NegativeSampling, RankAmong, SeedTime, TaskChoice, TimeEqual,
-        TrainConfig,
+        Auto, ChangedOptions, Evaluate, FirstHop, HaloMode, NegativeSampling, RankAmong, SeedTime, TaskChoice,
+        TimeEqual, TrainConfig,
     },
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
@@ -28,6 +28,11 @@ pub(crate) fn are_used(graph: &Graph, config: &TrainConfig) -> bool {
     config.seed_time == SeedTime::Own && types::target(graph, config).is_ok_and(is_timed)
 }
 
+/// Whether the adjacency lists of partitions are in the order of time.
+pub(crate) fn keeps_order(graph: &Graph, config: &TrainConfig) -> bool {
+    are_used(graph, config) || graph.relations().iter().any(|relation| relation.is_timed())
+}
+
 /// Whether edges at the very time of a seed are seen.
 pub(crate) fn sees_equal(config: &TrainConfig) -> bool {
     match config.time_equal {
@@ -45,9 +50,14 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
     let sampling = config.negative_sampling();
     let lacking = [
         (
-            config.partitions.value().is_some_and(|partitions| partitions > 1),
+            config.task == TaskChoice::Link && config.partitions.value().is_some_and(|partitions| partitions > 1),
             format!("partitions is {}", config.partitions()),
-            "partitions are not sampled at times: use --partitions 1",
+            "links are not learned at times in partitions: use --partitions 1",
+        ),
+        (
+            !matches!(config.halo, HaloMode::Auto | HaloMode::Stop),
+            format!("halo is {}", config.halo),
+            "what it adds to partitions knows no times: use --halo stop",
         ),
         (
             !graph.is_whole(),
@@ -127,10 +137,10 @@ fn learned_noun(config: &TrainConfig) -> &'static str {
     if config.task == TaskChoice::Link { "edges" } else { "nodes" }
 }
 
-/// The number of partitions that is wanted: with times, there is one.
+/// The number of partitions that is wanted: links at times are learned in one.
 pub(crate) fn partitions(graph: &Graph, config: &TrainConfig) -> Auto<u32> {
     match config.partitions {
-        Auto::Auto if are_used(graph, config) => Auto::Value(1),
+        Auto::Auto if config.task == TaskChoice::Link && are_used(graph, config) => Auto::Value(1),
         partitions => partitions,
     }
 }

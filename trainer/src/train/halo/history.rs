@@ -247,6 +247,8 @@ fn keep(on: &ModelOnGraph<'_>) -> Keep {
         HaloMode::Auto if !on.data.store.manifest().is_whole() => Keep::Nothing,
         // The last layer would need them too, for the sources of links.
         HaloMode::Auto if on.data.links().is_some() => Keep::Nothing,
+        // They are made of all edges, also of later ones.
+        HaloMode::Auto if on.data.uses_times => Keep::Nothing,
         HaloMode::Auto | HaloMode::History if has_use && corrects => {
             Keep::Neighbors { seed: key([config.seed, on.learner.step]) }
         }

@@ -61,7 +61,8 @@ impl ChosenNumbers {
             partitions: host_numbers[0],
             schedule: config.schedule,
             super_epochs: config.epochs.div_ceil(config.repartition_every),
-            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
+            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors)
+                && !times::keeps_order(graph, config),
         };
         let mut loader = LoaderOptions {
             concurrent: host_numbers[1].map(|concurrent| concurrent as usize),

@@ -6,7 +6,7 @@ use grappa_formats::{ChunkId, assignment::Assignment};
 use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, folder::ASSIGNMENTS};
 use grappa_sampling::{
-    Loader, LoaderOptions, Seeds,
+    Loader, LoaderOptions, SeedTimes, Seeds,
     feed::{BatchSource, HostProcesses},
     partition::{self, RepartitionOptions},
     policy::SAMPLED_EDGE_WORK,
@@ -17,8 +17,11 @@ use grappa_storage::Graph;
 use super::loaded_batch::{DeviceCopy, Loaded, Loading};
 use crate::train::options::loader_options::loader_options;
 use crate::train::{
-    data::training_data::TrainingData, inference::historical::HistoricalRows, links::LinkData,
-    options::resolved_config::ResolvedConfig, ranks::Processes,
+    data::{times, training_data::TrainingData},
+    inference::historical::HistoricalRows,
+    links::LinkData,
+    options::resolved_config::ResolvedConfig,
+    ranks::Processes,
 };
 use crate::{Error, Result, distributed::LocalRanks, nn::Model};
 
@@ -98,8 +101,7 @@ impl OpenPartitions {
         let seeds = Seeds::OfHost { nodes, of_partitions: processes.hosts.seeds(assignment) };
         self.loader.partition(assignment, &seeds, progress)?;
         if data.uses_times {
-            let times = self.loader.own_seed_times()?;
-            self.loader.set_seed_times(times);
+            self.loader.set_seed_times(SeedTimes::Own)?;
         }
         Ok(())
     }
@@ -211,9 +213,9 @@ impl OpenPartitions {
 }
 
 /// Whether halo nodes get sampled in-neighbors: with `--halo auto`, if historical embeddings cannot be used, cost too much, or cost
-/// accuracy.
-pub(crate) fn expands_halo(config: &ResolvedConfig, uses_history: bool) -> bool {
-    config.halo == HaloMode::Auto && config.partitions() > 1 && !uses_history
+/// accuracy. Views in the order of time have no lists of halo nodes.
+pub(crate) fn expands_halo(config: &ResolvedConfig, graph: &Graph, uses_history: bool) -> bool {
+    config.halo == HaloMode::Auto && config.partitions() > 1 && !uses_history && !times::keeps_order(graph, config)
 }
 
 /// The assignment of chunks to the partitions of a super-epoch, a function of the configuration and the store.

@@ -86,10 +86,22 @@ impl Timed {
 
     /// The edges of each block of a seed, if all eligible ones are taken: destination, source, time.
     fn all(&self, seed: u64, time: i64, options: &TimeOptions, hops: usize) -> Vec<Vec<(u64, u64, i64)>> {
+        self.all_of(|_| true, seed, time, options, hops)
+    }
+
+    /// As [`Timed::all`], if only some nodes are owned. The others have no edges.
+    fn all_of(
+        &self,
+        is_owned: impl Fn(u64) -> bool,
+        seed: u64,
+        time: i64,
+        options: &TimeOptions,
+        hops: usize,
+    ) -> Vec<Vec<(u64, u64, i64)>> {
         let mut nodes = vec![(seed, time)];
         let hops = (0..hops).map(|_| {
             let mut block = Vec::new();
-            for (node, limit) in nodes.clone() {
+            for (node, limit) in nodes.clone().into_iter().filter(|&(node, _)| is_owned(node)) {
                 for (time, source) in self.eligible(node, limit, options) {
                     block.push((node, source, time));
                     if nodes.iter().all(|known| known.0 != source) {
@@ -104,10 +116,14 @@ impl Timed {
 }
 
 fn view_of(store: &TestStore, kind: ViewKind) -> PartitionView {
+    view_owning(store, Owned::whole(&store.store), kind)
+}
+
+fn view_owning(store: &TestStore, owned: Owned, kind: ViewKind) -> PartitionView {
     let sampler = sampler("1", TimeOptions::default());
     let mapped_bytes_max = (kind == ViewKind::Mapped).then_some(u64::MAX);
     let options = ViewOptions { edge_data: sampler.edge_data(), mapped_bytes_max, threads: 2, ..Default::default() };
-    PartitionView::open(&store.store, Owned::whole(&store.store), &options).unwrap()
+    PartitionView::open(&store.store, owned, &options).unwrap()
 }
 
 fn sampler(text: &str, options: TimeOptions) -> Sampler {
@@ -127,7 +143,6 @@ fn edges(minibatch: &Minibatch) -> Vec<Vec<(u64, u64, i64)>> {
         let of = |destination: usize| {
             let edges = block.edges_of(destination);
             let node = minibatch.nodes[destination].0;
-            assert_eq!((block.visible[destination], block.global[destination]).0, block.global[destination]);
             edges.map(move |edge| (node, minibatch.nodes[block.indices[edge] as usize].0, block.edge_times[edge]))
         };
         (0..block.destinations).flat_map(of).collect()
@@ -285,9 +300,64 @@ fn options_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn a_partition_of_a_graph_with_times_is_refused() {
+fn a_partition_sees_the_eligible_edges_of_the_nodes_that_it_owns() {
+    let graph = Timed::mixed(300);
+    let store = graph.store(5);
+    let shape = GraphShape::untyped(300);
+    for (chunks, kind) in
+        [&[1][..], &[0, 3], &[4, 2, 1]].into_iter().flat_map(|chunks| KINDS.map(|kind| (chunks, kind)))
+    {
+        let owned = view::tests::owning(&store.store, chunks);
+        let view = view_owning(&store, owned.clone(), kind);
+        let seeds: Vec<u64> = owned.runs().iter().cloned().flatten().step_by(17).collect();
+        for options in all_options() {
+            for (seed, time) in seeds.iter().flat_map(|&seed| [-20, 0, 50, 61, i64::MAX].map(|time| (seed, time))) {
+                let found = sample_at(&sampler("-1,-1", options), &view, seed, time, 0);
+                let expected = graph.all_of(|node| owned.contains(NodeId(node)), seed, time, &options, 2);
+                assert_eq!(edges(&found), expected, "{seed} at {time}, {options:?}, {kind}");
+                let block = &found.blocks[0];
+                let eligible = graph.eligible(seed, time, &options);
+                let visible = eligible.iter().filter(|(_, source)| owned.contains(NodeId(*source))).count();
+                assert_eq!((block.visible[0], block.global[0]), (visible as u64, eligible.len() as u64));
+                let block = &found.blocks[1];
+                for (destination, node) in found.nodes[..block.destinations].iter().enumerate() {
+                    assert_eq!(block.halo[destination], !owned.contains(*node));
+                }
+            }
+        }
+        // Seeds together draw as one by one, and fanouts are kept.
+        let lists = GraphLists { shape: &shape, views: vec![&view] };
+        let parts: Vec<apart::Part> =
+            seeds.iter().map(|&seed| (vec![vec![seed]], Some(draw_at(3, seed) as i64 % 120))).collect();
+        for strategy in TimeStrategy::ALL {
+            let sampler = sampler("5,3,4", TimeOptions { strategy, ..TimeOptions::default() });
+            apart::check_parts(&sampler, &lists, &parts, &format!("{sampler:?}, {kind}"));
+        }
+    }
+}
+
+#[test]
+fn views_of_a_partition_in_memory_and_mapped_draw_the_same() {
+    let graph = Timed::mixed(500);
+    let store = graph.store(6);
+    let owned = view::tests::owning(&store.store, &[1, 4]);
+    let [memory, mapped] = [ViewKind::Memory, ViewKind::Mapped].map(|kind| view_owning(&store, owned.clone(), kind));
+    for number in 0..300 {
+        let seed = owned.runs()[number as usize % 2].start + draw_at(1, number) % 50;
+        let time = draw_at(2, number) as i64 % 100;
+        let [one, other] =
+            [&memory, &mapped].map(|view| sample_at(&sampler("6,4", TimeOptions::default()), view, seed, time, number));
+        assert!(one == other, "{seed} at {time}");
+    }
+}
+
+#[test]
+fn partitions_of_graphs_with_times_have_no_other_lists() {
     let store = Timed::mixed(100).store(4);
-    let owned = view::tests::owning(&store.store, &[1]);
-    let refused = PartitionView::open(&store.store, owned, &ViewOptions::default()).unwrap_err();
-    assert!(refused.to_string().contains("use one partition"), "{refused}");
+    for halo in [Halo::None, Halo::Neighbors] {
+        let owned = view::tests::owning(&store.store, &[1]);
+        let options = ViewOptions { halo, ..ViewOptions::default() };
+        let refused = PartitionView::open(&store.store, owned, &options).unwrap_err();
+        assert!(refused.to_string().contains("use halo stop"), "{refused}");
+    }
 }
