@@ -94,7 +94,8 @@ fn draws_are_limited_by_the_times_of_sources() {
     refused("--seeds type:shop --seed-time own", &["no node type shop", "product"]);
     let soon = folder.run(&format!("{sample} --seeds all --seed-time soon"));
     assert!(soon.code == Some(2) && soon.stderr.contains("expected an integer or own"), "{soon:?}");
-    refused("--seeds all --partitions 2 --seed-time 5", &["--partitions 1"]);
+    assert!(sampled("--seeds all --partitions 3 --seed-time 19900") > 0);
+    refused("--seeds all --partitions 3 --seed-time 5 --halo neighbors", &["halo is neighbors", "halo stop"]);
     // Partitions without times are those of any graph.
     assert!(sampled("--seeds all --partitions 3") > 0);
     folder.run("store place g.grappa --chunks 0-1 --to s.grappa").failure(&["nodes have times", "whole store"]);

@@ -216,8 +216,10 @@ fn draws_are_limited_by_the_time_of_the_seeds() {
         assert!(at(1_700_020_000, more) > 0, "{more}");
     }
     let sample = "store sample out.grappa --fanouts 5 --batch 20 --batches 2 --seeds all";
-    folder.run(&format!("{sample} --partitions 4")).failure(&["edges have times", "one partition"]);
-    folder.run(&format!("{sample} --partitions 2 --seed-time 5")).failure(&["--partitions 1"]);
+    for more in ["", "--seed-time 5", "--view mapped", "--seed-time 5 --view mapped"] {
+        folder.success(&format!("{sample} --partitions 4 {more}"));
+    }
+    folder.run(&format!("{sample} --partitions 4 --halo none")).failure(&["halo is none", "halo stop"]);
     folder.run("store place out.grappa --chunks 0-1 --to slice.grappa").failure(&["edges have times", "whole store"]);
     folder.success("ingest --edges events.csv --src src --dst dst --out untimed.grappa");
     folder

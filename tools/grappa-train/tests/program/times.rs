@@ -5,7 +5,7 @@ use grappa_tests::{program::run, random::Random};
 use crate::fixture::{TrainFolder, assert_failed};
 
 #[test]
-fn times_of_edges_are_warned_about_and_refused_in_partitions() {
+fn times_of_edges_are_warned_about_and_do_not_keep_nodes_from_partitions() {
     let folder = TrainFolder::empty();
     let edges: String = (0..200).map(|edge| format!("{},{},{}\n", edge % 40, edge * 7 % 40, edge)).collect();
     folder.write("events.csv", format!("src,dst,at\n{edges}"));
@@ -18,8 +18,9 @@ fn times_of_edges_are_warned_about_and_refused_in_partitions() {
     );
     let ran = run(&mut folder.program("events.grappa --epochs 1 --out run")).success();
     assert!(ran.stderr.contains("the edges of the graph have times, and training does not use them"), "{ran:?}");
-    let refused = run(&mut folder.program("events.grappa --epochs 1 --partitions 4 --out parts"));
-    assert_failed(&refused, &["edges have times", "use one partition"]);
+    run(&mut folder.program("events.grappa --epochs 1 --partitions 4 --out parts")).success();
+    let refused = run(&mut folder.program("events.grappa --epochs 1 --partitions 4 --halo neighbors --out halo"));
+    assert_failed(&refused, &["halo is neighbors", "use halo stop"]);
 }
 
 /// Events of 60 people, each of whom writes to the same three others again and again.
@@ -240,7 +241,7 @@ fn options_of_time_change_what_nodes_see() {
     for (options, parts) in [
         ("--seed-time none --time-window 5", ["time-window 5", "seed-time is none"]),
         ("--time-split 60/20/20", ["time-split", ""]),
-        ("--partitions 2", ["partitions is 2", "use --partitions 1"]),
+        ("--partitions 2 --halo neighbors", ["halo is neighbors", "use --halo stop"]),
         ("--full-graph", ["each seed sees other edges", "leave out --full-graph"]),
         ("--first-hop preaggregated", ["its sums have later edges", "use --first-hop sampled"]),
         ("--evaluate exact", ["each seed is scored at its time", "--evaluate auto"]),
@@ -249,6 +250,22 @@ fn options_of_time_change_what_nodes_see() {
             run(&mut folder.program(&format!("{NODE_OPTIONS} --target past {options} --epochs 1 --out refused")));
         assert_failed(&refused, &parts);
     }
+}
+
+#[test]
+fn partitions_learn_rows_at_their_times_in_one_process_and_in_two() {
+    let folder = shop(true);
+    let options = format!("{NODE_OPTIONS} --batch 32 --partitions 4 --epochs 40");
+    run(&mut folder.program(&format!("{options} --target past --out past"))).success();
+    let learned = folder.summary("past")["val_accuracy"].as_f64().unwrap();
+    assert!(learned > 0.8, "{learned}");
+    let coverage = folder.metrics("past")[0]["coverage_mean"].as_f64().unwrap();
+    assert!((0.05..0.7).contains(&coverage), "{coverage}");
+    run(&mut folder.program(&format!("{options} --target past --workers 2 --out two"))).success();
+    folder.assert_same_losses("past", "two", "two workers");
+    run(&mut folder.program(&format!("{options} --target future --out future"))).success();
+    let honest = folder.summary("future")["val_accuracy"].as_f64().unwrap();
+    assert!(honest < 0.7, "{honest}");
 }
 
 #[test]
