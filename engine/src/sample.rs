@@ -167,7 +167,7 @@
 //! // Node 0 at the times 5 and 4: the edges from 1 and 2, and the edge from 1.
 //! let seeds = Seeds::List(Arc::new(vec![NodeId(0), NodeId(0)]));
 //! loader.partition(store.assignment(), &seeds, &Silent)?;
-//! loader.set_seed_times(SeedTimes::Listed(Arc::new(vec![5, 4])))?;
+//! loader.set_seed_times(SeedTimes::Listed(vec![Arc::new(vec![5, 4])]))?;
 //! for batch in loader.epoch(0)? {
 //!     assert_eq!(batch?.minibatch().blocks[0].offsets, [0, 2, 3]);
 //! }

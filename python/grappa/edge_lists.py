@@ -15,7 +15,7 @@ from .command import warn
 from .graph import EdgeType, Graph
 from .inputs import Array
 from .typed import relation_named
-from .typed_inputs import ingest_members, nodes_entry, relation_entry, require_options, timed_entry
+from .typed_inputs import ingest_members, nodes_entry, relation_entry, require_options, timed_entry, timed_member
 
 #: Options with the data of node types, and of relations.
 OF_NODES, OF_EDGES = ("features", "labels", "train", "val", "test"), ("weights", "edge_features")
@@ -114,17 +114,33 @@ def ingest_edge_lists(
     names |= dict.fromkeys(name for source, _, destination in ends for name in (source, destination))
     of_nodes = {option: _by_type(option, options.pop(option), list(names)) for option in OF_NODES if option in options}
     of_edges = {option: _by_relation(option, options.pop(option), list(ends)) for option in OF_EDGES if option in options}
-    nodes = [nodes_entry(name, _count(name, num_nodes_dict, ends, of_nodes), _of_member(name, of_nodes)) for name in names]
-    times = _by_relation("time", options.pop("time"), list(ends)) if options.get("time") is not None else {}
+    times = _times(options.pop("time", None), list(ends), list(names))
+    nodes = [
+        nodes_entry(name, _count(name, num_nodes_dict, ends, of_nodes), _of_member(name, of_nodes), times.get(name)) for name in names
+    ]
     relations = [_relation(edge_type, pairs, _of_member(edge_type, of_edges), times.get(edge_type)) for edge_type, pairs in ends.items()]
     return ingest_members(nodes, relations, list(ends.values()), out, progress, options)
 
 
-def _relation(edge_type: EdgeType, pairs: Pairs, given: dict[str, tuple[str, Any]], time: Any) -> dict[str, Any]:
+def _times(time: Any, edge_types: list[EdgeType], node_types: list[str]) -> dict[EdgeType | str, tuple[str, Any]]:
+    """The times by relation and node type, with their names in messages."""
+    if time is None:
+        return {}
+    if not isinstance(time, Mapping):
+        raise TypeError(
+            f"time is {_described(time)}; give a dict by relation or node type, such as time={{{edge_types[0]!r}: ...}} or "
+            f"time={{{node_types[0]!r}: ...}}"
+        )
+    return {timed_member(key, edge_types, node_types): (f"time[{key!r}]", value) for key, value in time.items()}
+
+
+def _relation(
+    edge_type: EdgeType, pairs: Pairs, given: dict[str, tuple[str, Any]], time: tuple[str, Any] | None
+) -> dict[str, Any]:
     edges = f"edges[{edge_type}]", pairs.rows()
     if time is None:
         return relation_entry(edge_type, {"edges": edges, **given})
-    return timed_entry(edge_type, {"edges": edges, **given}, pairs, (f"time[{edge_type!r}]", time))
+    return timed_entry(edge_type, {"edges": edges, **given}, pairs, time)
 
 
 def _edge_type(key: Any) -> EdgeType:

@@ -1,4 +1,4 @@
-"""Times of edges in memory: arrays become tables, whose columns the engine reads times from."""
+"""Times of edges and nodes in memory: arrays become tables, whose columns the engine reads times from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .columns import array_of
 from .optional import needed
 from .whole_graphs import EdgeIndex, is_sparse
 
-#: The columns of such a table.
-SOURCE, TARGET, TIME = "source", "target", "time"
+#: The columns of such tables.
+SOURCE, TARGET, TIME, ID = "source", "target", "time", "id"
 #: NumPy's units that Arrow has no column for, and the ones that take their place.
 COARSE = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
 
@@ -49,14 +49,35 @@ def timed_table(sources: Any, targets: Any, time: Any, name: str) -> Any:
         name: The name of the times in errors.
     """
     pa = needed("pyarrow", "times of edges")
+    ends = [np.ascontiguousarray(array_of(end, "edges")) for end in (sources, targets)]
+    return pa.table({SOURCE: ends[0], TARGET: ends[1], TIME: pa.array(_exact(time, name, len(ends[0]), "edge"))})
+
+
+def node_table(time: Any, name: str, count: int) -> Any:
+    """A table of the numbers of nodes and their times.
+
+    Args:
+        time: Integers or dates, one for each node.
+        name: The name of the times in errors.
+    """
+    pa = needed("pyarrow", "times of nodes")
+    return pa.table({ID: np.arange(count), TIME: pa.array(_exact(time, name, count, "node"))})
+
+
+def _exact(time: Any, name: str, count: int, item: str) -> np.ndarray:
+    """Times that a store keeps exactly, one for each of `count` items.
+
+    Raises:
+        TypeError: They are no integers or dates.
+        ValueError: There are not as many times as items.
+    """
     if hasattr(time, "detach"):
         time = time.detach().cpu().numpy()
     times = array_of(time, name, by_row=True)
-    ends = [np.ascontiguousarray(array_of(end, "edges")) for end in (sources, targets)]
     if times.ndim == 2 and times.shape[1] == 1:
         times = times[:, 0]
-    if times.shape != ends[0].shape:
-        raise ValueError(f"{name} has shape {times.shape}, and there are {len(ends[0])} edges; give a time for each edge")
+    if times.shape != (count,):
+        raise ValueError(f"{name} has shape {times.shape}, and there are {count} {item}s; give a time for each {item}")
     if times.dtype.kind == "f":
         raise TypeError(
             f"{name} is an array of {times.dtype}, and times are exact integers; give {name}.astype(np.int64), or a smaller unit, such as "
@@ -66,7 +87,7 @@ def timed_table(sources: Any, targets: Any, time: Any, name: str) -> Any:
         raise TypeError(f"{name} is an array of {times.dtype}; give integers, or dates such as numpy.datetime64")
     if times.dtype.kind == "M":
         times = times.astype(f"datetime64[{COARSE.get(np.datetime_data(times.dtype)[0], np.datetime_data(times.dtype)[0])}]")
-    return pa.table({SOURCE: ends[0], TARGET: ends[1], TIME: pa.array(times)})
+    return times
 
 
 def ends_of(edges: Any) -> tuple[Any, Any] | None:

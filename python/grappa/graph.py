@@ -111,6 +111,16 @@ class NodeType:
         """
         return self._nodes.labels
 
+    @property
+    def node_times(self) -> Rows:
+        """Times, as `Store.node_times`."""
+        return self._nodes.node_times
+
+    @property
+    def time_unit(self) -> str | None:
+        """The unit of times, as `Store.time_unit`. None without times."""
+        return self._nodes.time_unit
+
     def split(self, name: str) -> np.ndarray:
         """The nodes of a split, ascending.
 

@@ -35,7 +35,7 @@ class _HeteroLoader(TypedLoader[HeteroData], DropIn[HeteroData]):
         for name, part in zip(self.store.node_types, entries["types"], strict=True):
             if "x" not in part:
                 part["num_nodes"] = len(part["n_id"])
-            data[name].update(part)
+            data[name].update(self._named(part))
         for edge_type, part in zip(self.store.edge_types, entries["relations"], strict=True):
             part = self._named(part)
             if "blocks" in part:

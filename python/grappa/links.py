@@ -148,6 +148,10 @@ class LinkLoader(Loader[BatchT]):
             )
         return argument
 
+    def _times_of_seeds(self, input_time: Any) -> Any:
+        # Links have the times, and not their ends.
+        return None
+
     def _open(self):
         times, edges = self._edge_label_time, self._links["edges"]
         if edges is not None and self._drawing["times"] is not None:

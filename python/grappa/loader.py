@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar, get_args
@@ -17,7 +18,7 @@ from .neighborhoods import NODE
 from .partitions import partition_options
 from .ranks import Ranks
 from .store import Store, _numbers
-from .times import require_limits, require_times, time_options, time_unit, times_of, warn_of_times
+from .times import is_own, own_times, require_limits, require_times, time_options, time_unit, times_of, warn_of_times
 
 if TYPE_CHECKING:
     from .batch_rows import BatchRows
@@ -95,6 +96,8 @@ class Batch:
     edge_time: Any = field(default=None, repr=False)
     #: The time of each seed in the unit of the store: shape (batch_size,), int64. None unless seeds have times.
     seed_time: Any = field(default=None, repr=False)
+    #: The time of each node in the unit of the store: shape (n,), int64. None unless seeds and nodes have times.
+    node_time: Any = field(default=None, repr=False)
     #: With ``disjoint=True`` or times, the index of each node's seed: shape (n,), int64. Otherwise None.
     batch: Any = field(default=None, repr=False)
     #: The number of seeds, then the number of nodes that each hop reached first. None with other layouts than ``"hops"``.
@@ -193,14 +196,17 @@ class Loader(Generic[BatchT]):
         #: What brings rows of embeddings with batches. None without embeddings.
         self._rows = None if embeddings is None else self._rows_of(embeddings, first_hop)
         self._epoch = 0
+        self._seeds = self._seeds_of(input_nodes)
+        #: Whether the user wants no times of seeds.
+        self._leaves_out_times = isinstance(input_time, str) and input_time == "none"
         timed_by = self._timed_by(input_time)
         limits = time_options(
             timed_by, self._time_argument, time_equal, time_hops, time_window, (self._strategy_argument, time_strategy)
         )
         if timed_by is not None:
             require_times(self.store, timed_by)
-            has = {"by_weight": by_weight, "partitions": partitions is not None, "layout": layout == "induced"}
-            require_limits(timed_by, {**has, "first_hop": first_hop != "sampled"})
+            has = {"by_weight": by_weight, "layout": layout == "induced", "first_hop": first_hop != "sampled"}
+            require_limits(timed_by, self._time_argument, has)
         self._drawing = {
             "replace": flag("replace", replace),
             "by_weight": flag("by_weight", by_weight),
@@ -223,9 +229,8 @@ class Loader(Generic[BatchT]):
             "by_position": False,
             "seed_times": None,
         }
-        self._seeds = self._seeds_of(input_nodes)
-        if input_time is not None:
-            self._options["seed_times"] = self._times_of_seeds(input_time, input_nodes)
+        if timed_by is not None:
+            self._options["seed_times"] = self._times_of_seeds(input_time)
         self._open()
         self._order = order_of(
             sampler,
@@ -276,15 +281,22 @@ class Loader(Generic[BatchT]):
 
     def _timed_by(self, input_time: Any) -> str | None:
         """The argument that gives seeds their times; None if none does."""
-        return None if input_time is None else self._time_argument
+        has_times = self._seeds_have_times() if input_time is None else not self._leaves_out_times
+        return self._time_argument if has_times else None
+
+    def _seeds_have_times(self) -> bool:
+        """Whether all seeds have times of their own."""
+        return self.store.has_node_times
 
     def _warn_of_times(self) -> None:
-        if self._drawing["times"] is None:
+        if self._drawing["times"] is None and not self._leaves_out_times:
             warn_of_times(self.store, self._time_argument)
 
-    def _times_of_seeds(self, input_time: Any, input_nodes: Any) -> Any:
+    def _times_of_seeds(self, input_time: Any) -> Any:
         """The time of each seed, in the order of seeds."""
         count, items = self._listed()
+        if is_own(input_time):
+            return own_times(self.store, self._seeds, f"the nodes of {os.fspath(self.store.path)}")
         return times_of(input_time, self._time_argument, count, time_unit(self.store), f"seeds in {items}")
 
     def _seeds_of(self, input_nodes):
@@ -427,10 +439,11 @@ class NeighborLoader(Loader[Batch]):
             destination. A model's first layer takes these instead of edges, so give `num_neighbors` one hop less than the model has layers.
         embeddings: A `grappa.Embedding`, or several of different node types, whose current rows batches have as ``x``, after the features
             if there are some. Batches are tensors then.
-        input_time: The time of each seed, for a graph whose edges have times: integers in the unit of the store (`Store.time_unit`),
+        input_time: The time of each seed, for a graph whose edges or nodes have times: integers in the unit of the store (`Store.time_unit`),
             or dates, in the order of `input_nodes`; or one time for all seeds. A batch has no edge from after the time of its seed, so
             each seed has a neighborhood of its own, as with ``disjoint``. A seed may be there several times, at different times. Relations
-            without times are not limited. Batches have ``seed_time`` and ``edge_time``.
+            without times are not limited. Batches have ``seed_time``, and ``edge_time`` or ``node_time``. Default: ``"own"``, the times of
+            the nodes, if the seeds are nodes with times; ``"none"`` gives batches without times.
         time_equal: Whether edges at the time of the seed count, as in PyTorch Geometric.
         time_hops: The limit of later hops: ``"seed"`` for the time of the seed, as in PyTorch Geometric, or ``"edge"`` for the time of
             the edge over which the node was reached.

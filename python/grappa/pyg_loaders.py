@@ -30,7 +30,7 @@ class DropIn(Loader[BatchT]):
     #: The class of loaders of graphs with types. None in this class itself.
     _with_types: type | None = None
     _strategy_argument = "temporal_strategy"
-    #: The name of the times of edges in batches, as it was given.
+    #: The name of the times of edges and nodes in batches, as it was given.
     _time_attr: str | None = None
 
     def _choose_class(self, data: Any) -> None:
@@ -51,9 +51,10 @@ class DropIn(Loader[BatchT]):
                 raise ValueError(f"time_attr={self._time_attr!r}: a batch has other values of this name; give \"time\" or \"edge_time\"")
 
     def _named(self, entries: dict[str, Any]) -> dict[str, Any]:
-        """The entries of a batch or a relation, with the name of the times of edges that was given."""
-        if self._time_attr is not None and "edge_time" in entries:
-            entries[self._time_attr] = entries.pop("edge_time")
+        """The entries of a batch, a node type or a relation, with the name of times that was given."""
+        for name in ("edge_time", "node_time"):
+            if self._time_attr is not None and name in entries:
+                entries[self._time_attr] = entries.pop(name)
         return entries
 
     def _graph_of(self, data: Any) -> Any:

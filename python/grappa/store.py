@@ -180,6 +180,18 @@ class Store(StoreCommands):
         """
         return Rows("labels", self.num_nodes, self._store.labels)
 
+    @property
+    def node_times(self) -> Rows:
+        """Times: ``store.node_times[ids]`` reads an array of shape (len(ids),), int64, in the unit of `Store.time_unit`.
+
+        Example:
+            >>> table = pyarrow.table({"at": [20, 10], "price": [1.5, 2.5]})
+            >>> orders = grappa.ingest(np.array([[0, 1], [1, 0]]), features=table, node_time="at", out=folder / "orders.grappa")
+            >>> orders.node_times[[0, 1]].tolist()
+            [20, 10]
+        """
+        return Rows("node_times", self.num_nodes, self._store.node_times)
+
     def split(self, name: str) -> np.ndarray:
         """The nodes of a split, ascending: shape (n,), int64.
 

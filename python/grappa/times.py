@@ -12,7 +12,7 @@ from ._types import TimeHops, TimeStrategy
 from .arguments import choice, flag, integer
 from .columns import array_of
 from .command import warn
-from .graph import Graph
+from .graph import Graph, NodeType
 from .store import Store
 
 #: NumPy's units of time, by the names that stores have for them.
@@ -20,7 +20,6 @@ UNITS = {"s": "s", "ms": "ms", "us": "us", "ns": "ns", "days": "D"}
 #: What takes no part in batches at a time, and why.
 WITHOUT_TIMES = {
     "by_weight": "draws by edge weight do not know times",
-    "partitions": "partitions do not know times",
     "first_hop": "pre-aggregated features have all edges, also later ones",
     "layout": "induced edges may be later than the seeds",
 }
@@ -100,15 +99,36 @@ def time_options(
     return None
 
 
-def require_limits(argument: str, options: Mapping[str, Any]) -> None:
+def is_own(times: Any) -> bool:
+    """Whether each seed has the time of its node."""
+    return times is None or isinstance(times, str) and times == "own"
+
+
+def own_times(nodes: Store | NodeType, numbers: np.ndarray | None, noun: str) -> np.ndarray:
+    """The times of some nodes; of all for None. `noun` is their name in errors.
+
+    Raises:
+        ValueError: They have none.
+    """
+    if not nodes.has_node_times:
+        raise ValueError(f'input_time="own": {noun} have no times; give input_time=..., or leave it out')
+    return nodes.node_times[np.arange(nodes.num_nodes) if numbers is None else numbers]
+
+
+def require_limits(timed_by: str, argument: str, options: Mapping[str, Any]) -> None:
     """Fails if another argument would show what is later than the seeds.
+
+    Args:
+        timed_by: What gives seeds their times.
+        argument: The argument that could leave the times out.
+        options: Whether each of the other arguments is used.
 
     Raises:
         ValueError: It would.
     """
     wrong = next((name for name, is_given in options.items() if is_given), None)
     if wrong is not None:
-        raise ValueError(f"{wrong} and {argument}: {WITHOUT_TIMES[wrong]}; leave out one of both")
+        raise ValueError(f'{wrong} and {timed_by}: {WITHOUT_TIMES[wrong]}; leave out {wrong}, or give {argument}="none"')
 
 
 def times_of(value: Any, name: str, count: int, unit: str, items: str) -> np.ndarray:

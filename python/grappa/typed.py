@@ -15,7 +15,7 @@ from .command import tell_warnings
 from .graph import EdgeType, Graph, has_types
 from .loader import BatchT, Loader, _fanouts
 from .store import _numbers
-from .times import time_unit, times_of
+from .times import is_own, own_times, time_unit, times_of
 
 
 def typed_graph(data: Any) -> Graph | None:
@@ -77,7 +77,12 @@ class TypedLoader(Loader[BatchT]):
             return nodes_of_type.split(nodes)
         return _numbers(nodes, nodes_of_type.num_nodes, f"input_nodes of {name!r}")
 
-    def _times_of_seeds(self, input_time: Any, input_nodes: Any) -> Any:
+    def _seeds_have_times(self) -> bool:
+        return bool(self._seeds) and all(self.store[name].has_node_times for name, _ in self._seeds)
+
+    def _times_of_seeds(self, input_time: Any) -> Any:
+        if is_own(input_time):
+            return np.concatenate([own_times(self.store[name], numbers, f"nodes of type {name!r}") for name, numbers in self._seeds])
         if not isinstance(input_time, Mapping):
             if len(self._seeds) > 1 and np.ndim(input_time):
                 raise TypeError(

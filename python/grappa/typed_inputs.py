@@ -9,7 +9,7 @@ from typing import Any
 from . import _grappa
 from .arguments import choice, flag, integer
 from .command import _Bar, tell_warnings, warn
-from .edge_times import TIME, timed_table
+from .edge_times import TIME, node_table, timed_table
 from .graph import EdgeType, Graph
 from .inputs import Array, Data, _Option, _value
 from .loader import _bytes
@@ -43,8 +43,8 @@ def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, 
     if not data.edge_types:
         raise ValueError("this HeteroData has no relations; set data['author', 'writes', 'paper'].edge_index")
     left_out: set[str] = set()
-    nodes = [_nodes(data, name, left_out) for name in data.node_types]
     times = _times(data, options.pop("time", None))
+    nodes = [_nodes(data, name, times.get(name), left_out) for name in data.node_types]
     relations = [_relation(data, edge_type, times.get(edge_type), left_out) for edge_type in data.edge_types]
     if left_out:
         warn(f"a store does not keep {', '.join(sorted(left_out))} of this HeteroData")
@@ -84,7 +84,7 @@ def ingest_members(
     _set_reverses(relations, edge_types, ends)
     run = OPTIONS | options
     run.pop("time")
-    _set_time_unit(run.pop("time_unit"), relations)
+    _set_time_unit(run.pop("time_unit"), nodes, relations)
     _hold_out(run.pop("edge_split"), relations, edge_types)
     run = {
         **run,
@@ -107,50 +107,68 @@ def ingest_members(
     return graph
 
 
-def _nodes(data: Any, name: str, left_out: set[str]) -> dict[str, Any]:
+def _nodes(data: Any, name: str, time: tuple[str, Any] | None, left_out: set[str]) -> dict[str, Any]:
     of_type = data[name]
     count = of_type.num_nodes
     if count is None:
         raise ValueError(f"data[{name!r}] has no number of nodes; set data[{name!r}].num_nodes")
-    left_out.update(set(of_type.keys()) - set(OF_NODES) - {"num_nodes"})
+    left_out.update(set(of_type.keys()) - set(OF_NODES) - {"num_nodes"} - ({time[0]} if time is not None else set()))
     given = {
         option: (f"data[{name!r}].{attribute}", of_type[attribute]) for attribute, option in OF_NODES.items() if attribute in of_type
     }
-    return nodes_entry(name, int(count), given)
+    return nodes_entry(name, int(count), given, None if time is None else _shown(f"data[{name!r}]", name, time))
 
 
-def nodes_entry(name: str, count: int, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-    """A node type for the engine. `given` has the name in messages and the value of each option."""
+def nodes_entry(name: str, count: int, given: Mapping[str, tuple[str, Any]], time: tuple[str, Any] | None = None) -> dict[str, Any]:
+    """A node type for the engine. `given` has the name in messages and the value of each option, and `time` of the times."""
     entries: dict[str, Any] = {option: None for option in OF_NODES.values()}
     for option, (shown, value) in given.items():
         if option == "labels" and tuple(getattr(value, "shape", ()))[1:] == (1,) and hasattr(value, "reshape"):
             value = value.reshape(-1)
         entries[option] = _data(shown, option, value)
+    entries["time"] = None if time is None else (_data(time[0], "time", node_table(time[1], time[0], count)), TIME, None)
     return {"name": name, "nodes": count, **entries}
 
 
-def _times(data: Any, time: Any) -> dict[EdgeType, tuple[str, Any]]:
-    """The attribute with the times of the edges of each relation that has some, and the times. `time` is the name of an attribute, or a
-    dict with the name or the times by relation."""
+def _times(data: Any, time: Any) -> dict[EdgeType | str, tuple[str, Any]]:
+    """The attribute with the times of each relation and node type that has some, and the times. `time` is the name of an attribute, or a
+    dict with the name or the times by relation or node type."""
     if time is None:
         return {}
-    edge_types = list(data.edge_types)
+    edge_types, node_types = list(data.edge_types), list(data.node_types)
     if isinstance(time, str):
-        found = {edge_type: (time, data[edge_type][time]) for edge_type in edge_types if time in data[edge_type]}
+        found = {member: (time, data[member][time]) for member in (*edge_types, *node_types) if time in data[member]}
         if not found:
-            raise ValueError(f"time={time!r}: no relation of this HeteroData has such an attribute")
+            raise ValueError(f"time={time!r}: no relation and no node type of this HeteroData has such an attribute")
         return found
     if not isinstance(time, Mapping):
-        raise TypeError(f"time is a {type(time).__name__}; give the name of an attribute, or a dict by relation")
+        raise TypeError(f"time is a {type(time).__name__}; give the name of an attribute, or a dict by relation or node type")
     times = {}
     for key, value in time.items():
-        edge_type = relation_named(key, edge_types)
-        if edge_type is None:
-            raise KeyError(f"time has {key!r}, and the graph has no such relation; it has {edge_types}")
-        if isinstance(value, str) and value not in data[edge_type]:
-            raise ValueError(f"time[{key!r}]={value!r}: this relation has no such attribute")
-        times[edge_type] = (value, data[edge_type][value]) if isinstance(value, str) else ("", value)
+        member = timed_member(key, edge_types, node_types)
+        if isinstance(value, str) and value not in data[member]:
+            raise ValueError(f"time[{key!r}]={value!r}: this {'node type' if member == key else 'relation'} has no such attribute")
+        times[member] = (value, data[member][value]) if isinstance(value, str) else ("", value)
     return times
+
+
+def timed_member(key: Any, edge_types: Sequence[EdgeType], node_types: Sequence[str]) -> EdgeType | str:
+    """The relation or node type of a key of ``time``. A name that both have is the node type's.
+
+    Raises:
+        KeyError: There is none.
+    """
+    if key in node_types:
+        return key
+    edge_type = relation_named(key, list(edge_types))
+    if edge_type is None:
+        raise KeyError(f"time has {key!r}, and the graph has no such relation or node type; it has {[*edge_types, *node_types]}")
+    return edge_type
+
+
+def _shown(member: str, key: Any, time: tuple[str, Any]) -> tuple[str, Any]:
+    """The name of times in messages, and the times."""
+    return f"{member}.{time[0]}" if time[0] else f"time[{key!r}]", time[1]
 
 
 def _relation(data: Any, edge_type: EdgeType, time: tuple[str, Any] | None, left_out: set[str]) -> dict[str, Any]:
@@ -165,7 +183,7 @@ def _relation(data: Any, edge_type: EdgeType, time: tuple[str, Any] | None, left
     given["edges"] = given["edges"][0], EdgeIndex.checked(of_type.edge_index, f"{shown}.edge_index")
     if time is None:
         return relation_entry(edge_type, given)
-    return timed_entry(edge_type, given, tuple(of_type.edge_index), (f"{shown}.{time[0]}" if time[0] else f"time[{edge_type!r}]", time[1]))
+    return timed_entry(edge_type, given, tuple(of_type.edge_index), _shown(shown, edge_type, time))
 
 
 def relation_entry(edge_type: EdgeType, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
@@ -186,13 +204,17 @@ def timed_entry(
     return {**relation_entry(edge_type, {**given, "edges": (given["edges"][0], table)}), "time": (TIME, None)}
 
 
-def _set_time_unit(unit: Any, relations: list[dict[str, Any]]) -> None:
-    """Sets the unit of the times of all relations, and fails if a reverse has no times: its edges would be seen at any time."""
+def _set_time_unit(unit: Any, nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
+    """Sets the unit of the times of all node types and relations, and fails if a reverse has no times: its edges would be seen at any
+    time."""
     if unit is not None:
         choice("time_unit", unit, TIME_UNITS)
     timed = [relation for relation in relations if relation["time"] is not None]
-    if unit is not None and not timed:
-        raise ValueError(f"time_unit={unit!r}: edges have no times; give time=..., or leave it out")
+    timed_nodes = [of_type for of_type in nodes if of_type["time"] is not None]
+    if unit is not None and not timed and not timed_nodes:
+        raise ValueError(f"time_unit={unit!r}: edges and nodes have no times; give time=..., or leave it out")
+    for of_type in timed_nodes:
+        of_type["time"] = (*of_type["time"][:2], unit)
     for relation in timed:
         relation["time"] = (TIME, unit)
     for relation in relations:

@@ -107,7 +107,7 @@ impl<P: Prepare> Deliver for Delivery<P> {
         if let Some(order) = order {
             loader.set_seeds(partitions.seeds_at(&order.positions).into());
             if let Some(times) = &partitions.times {
-                loader.set_seed_times(SeedTimes::Listed(Arc::new(times_at(times, &order.positions))))?;
+                loader.set_seed_times(SeedTimes::Listed(vec![Arc::new(times_at(times, &order.positions))]))?;
             }
             loader.set_batches(order.ends.clone());
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use grappa_engine::ingest::{
     EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, Input, NodeData, NodeIngest, NodeSplits, NodeTypeIngest,
-    RelationIngest, Resources, SplitFile, StoreLayout, TimeColumn, TimeUnit, ingest_graph as ingest,
+    RelationIngest, Resources, SplitFile, StoreLayout, TableForm, TimeColumn, TimeUnit, ingest_graph as ingest,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
@@ -21,6 +21,8 @@ pub struct NodesInMemory<'py> {
     train: Option<Data<'py>>,
     val: Option<Data<'py>>,
     test: Option<Data<'py>>,
+    /// A table with the ids of the nodes and their times, the column of the times, and the unit of integers in it.
+    time: Option<(Data<'py>, String, Option<String>)>,
 }
 
 /// The edges of a relation, between numbers of nodes.
@@ -97,15 +99,35 @@ fn input(data: Option<Data<'_>>) -> PyResult<Option<Input>> {
     data.map(|data| Ok(Input::from(data.into_input()?.1))).transpose()
 }
 
+/// A column of times, with the unit of a name.
+fn time_column(column: String, unit: Option<&str>) -> TimeColumn<String> {
+    TimeColumn { column, unit: unit.and_then(TimeUnit::from_name) }
+}
+
 impl NodesInMemory<'_> {
     fn into_ingest(self, layout: &StoreLayout) -> PyResult<NodeTypeIngest> {
         let splits = [("train", self.train), ("val", self.val), ("test", self.test)].into_iter();
         let splits = splits.filter_map(|(name, ids)| Some(input(Some(ids?)).map(|ids| (name, ids))));
         let splits =
             splits.map(|split| split.map(|(name, ids)| SplitFile { name, ids: ids.expect("data is an input") }));
+        let mut tables = TableForm::default();
+        let times = match self.time {
+            Some((table, column, unit)) => {
+                tables.columns.time = Some(time_column(column, unit.as_deref()));
+                input(Some(table))?
+            }
+            None => None,
+        };
+        let data = NodeData {
+            features: input(self.features)?,
+            labels: input(self.labels)?,
+            times,
+            tables,
+            ..NodeData::default()
+        };
         let nodes = NodeIngest {
             number: Some(self.nodes),
-            data: NodeData { features: input(self.features)?, labels: input(self.labels)?, ..NodeData::default() },
+            data,
             splits: NodeSplits { files: splits.collect::<PyResult<_>>()?, random: None },
             layout: layout.clone(),
             ..NodeIngest::default()
@@ -120,10 +142,7 @@ impl EdgesInMemory<'_> {
             let shares = shares.parse().map_err(|problem| PyValueError::new_err(format!("edge_split: {problem}")))?;
             EdgeSplit::random(shares, seed).map_err(exception)
         });
-        let time = self.time.map(|(column, unit)| {
-            let known = |name: &String| TimeUnit::ALL.into_iter().find(|unit| unit.name() == name);
-            TimeColumn { column, unit: unit.as_ref().and_then(known) }
-        });
+        let time = self.time.map(|(column, unit)| time_column(column, unit.as_deref()));
         let ends = [&self.source[..], &self.name, &self.destination];
         let mut relation = RelationIngest::new(ends, [Input::from(self.edges.into_input()?.1)]);
         relation.edges.form.columns.time = time;

@@ -83,6 +83,11 @@ pub struct Drawing {
 }
 
 impl Drawing {
+    /// Whether seeds have times.
+    pub fn is_at_times(&self) -> bool {
+        self.times.is_some()
+    }
+
     /// The sampler and the layout of its minibatches. `threads` look for induced edges.
     pub fn open(self, store: &Store, threads: usize) -> PyResult<(Sampler, Layout)> {
         let fanouts = Fanouts::new(&self.fanouts).map_err(exception)?;

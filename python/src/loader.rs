@@ -6,7 +6,7 @@ use grappa_engine::{
     Batch, Progress, Store as EngineStore,
     formats::manifest::PermutationSpec,
     sample::{Fanouts, Join, LoaderOptions, Sampler, Seeds, feed::MinibatchOptions},
-    store::Graph as EngineGraph,
+    store::{Graph as EngineGraph, NodeTimes},
 };
 use pyo3::{prelude::*, types::PyDict};
 
@@ -24,6 +24,7 @@ use crate::{
     partitions::{LossWeight, PartitionOptions},
     process::OfProcess,
     store::Store,
+    times::{node_times, times_of},
     typed_loader::{TypedDrawing, open_graph},
 };
 
@@ -51,6 +52,8 @@ struct Prepared {
     input_ids: Vec<i64>,
     /// The time of each seed, if seeds have times.
     seed_times: Option<Vec<i64>>,
+    /// The time of each node, if seeds and nodes have times.
+    node_times: Option<Vec<i64>>,
     labels: Option<Array>,
     links: Option<LinkArrays>,
     loss_weight: LossWeight,
@@ -60,6 +63,8 @@ struct Prepared {
 struct StoreBatches {
     store: Arc<EngineStore>,
     layout: Layout,
+    /// The times of nodes, if seeds and nodes have times.
+    node_times: Option<Arc<NodeTimes>>,
     labels: Option<Arc<Labels>>,
     /// Whether batches have the labels of all nodes, not only of seeds.
     labels_all: bool,
@@ -169,6 +174,7 @@ fn open_store(
     progress: &dyn Progress,
 ) -> PyResult<Delivery<StoreBatches>> {
     let threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let node_times = node_times(&store, drawing.is_at_times())?;
     let (sampler, layout) = drawing.open(&store, threads)?;
     let mut loading = options.loading(sampler);
     loading.minibatches.join_steps = Some(Join::Apart);
@@ -176,7 +182,8 @@ fn open_store(
     loading.rows.features = options.features && store.manifest().features.is_some();
     loading.edge_features = layout.takes_edge_features();
     loading.threads = threads;
-    partitions.apply(&mut loading)?;
+    let graph = EngineGraph::from_store(&store);
+    partitions.apply(&graph, &mut loading)?;
     loading.memory = options.memory.unwrap_or(loading.memory);
     loading.threads = options.threads.unwrap_or(loading.threads);
     let seeds = match seeds {
@@ -196,10 +203,9 @@ fn open_store(
         Some(Numbers(positions)) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
         Some(Numbers(numbers)) => Seeds::List(nodes_of(&store, &numbers)?.into()),
     };
-    let graph = EngineGraph::from_store(&store);
     let source = EpochSource::open(graph, loading, seeds, (options, partitions), links, progress)?;
     let labels_all = options.labels.as_deref() == Some("all");
-    let batches = StoreBatches { store, layout, labels, labels_all, by_position: options.by_position };
+    let batches = StoreBatches { store, layout, node_times, labels, labels_all, by_position: options.by_position };
     Ok(Delivery { source, batches })
 }
 
@@ -213,6 +219,7 @@ impl Prepare for StoreBatches {
         Ok(Box::new(Prepared {
             input_ids: input_ids.unwrap_or_else(|| neighborhood.numbers[..minibatch.seeds].to_vec()),
             seed_times,
+            node_times: self.node_times.as_ref().map(|times| times_of(times, minibatch)).transpose()?,
             positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,
             loss_weight,
             neighborhood,
@@ -232,6 +239,9 @@ impl PreparedBatch for Prepared {
         dict.set_item("input_id", Array::vector(self.input_ids))?;
         if let Some(times) = self.seed_times {
             dict.set_item("seed_time", Array::vector(times))?;
+        }
+        if let Some(times) = self.node_times {
+            dict.set_item("node_time", Array::vector(times))?;
         }
         match self.loss_weight {
             LossWeight::OfBatch(weight) => dict.set_item("loss_weight", weight)?,

@@ -61,14 +61,21 @@ pub struct Partitions {
 }
 
 impl PartitionOptions {
-    /// Sets what partitions need.
-    pub fn apply(&self, options: &mut LoaderOptions) -> PyResult<()> {
+    /// Sets what partitions of a graph need.
+    pub fn apply(&self, graph: &Graph, options: &mut LoaderOptions) -> PyResult<()> {
         let share = Share::new(self.rank, self.world_size);
         match self.divides_seeds {
             true => options.minibatches.seed_share = share,
             false => options.share = share,
         }
         options.halo = match &self.halo[..] {
+            // Lists in the order of time have no sampled ones beside them.
+            "auto"
+                if options.minibatches.sampler.needs_times()
+                    || graph.relations().iter().any(|store| store.is_timed()) =>
+            {
+                Halo::Stop
+            }
             "auto" => Halo::Neighbors,
             name => name.parse().map_err(exception)?,
         };
@@ -116,9 +123,17 @@ impl Partitions {
             self.positions = positions(loader, list, partitions);
         }
         if let Some(times) = &self.times {
-            loader.set_seed_times(SeedTimes::Listed(times.clone()))?;
+            loader.set_seed_times(SeedTimes::Listed(match self.positions.is_empty() {
+                true => vec![times.clone()],
+                false => loader.served().map(|part| self.times_of(part.view.owned().partition(), times)).collect(),
+            }))?;
         }
         opened
+    }
+
+    /// The times of the seeds of a partition.
+    fn times_of(&self, PartitionId(partition): PartitionId, times: &[i64]) -> Arc<Vec<i64>> {
+        Arc::new(self.positions[partition as usize].iter().map(|&at| times[at as usize]).collect())
     }
 
     /// Checks that each process has a seed, so that all have a batch in each step. All processes find the same, so none waits for one

@@ -230,6 +230,18 @@ impl Store {
         })
     }
 
+    /// The times of nodes, in the unit of the store.
+    fn node_times(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
+        py.detach(|| {
+            let times = self.store.node_times().map_err(exception)?.ok_or_else(|| {
+                let path = self.store.path().display();
+                Error::new_err(format!("{path}: nodes have no times; ingest with node_time=..."))
+            })?;
+            let nodes = nodes_of(&self.store, &nodes.0)?;
+            Ok(Array::vector(nodes.into_iter().map(|node| times.time(node)).collect()))
+        })
+    }
+
     /// The positions of nodes in the files of the store.
     fn positions(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
         let nodes = py.detach(|| nodes_of(&self.store, &nodes.0))?;

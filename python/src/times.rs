@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use grappa_engine::{
-    Minibatch, Result,
+    Minibatch, Result, Store,
     sample::{Sampler, TimeOptions},
+    store::NodeTimes,
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 
@@ -47,6 +48,27 @@ impl TimeDrawing {
 /// The times of some seeds, given by their indices in the list of all seeds.
 pub fn times_at(times: &[i64], indices: &[i64]) -> Vec<i64> {
     indices.iter().map(|&index| times[index as usize]).collect()
+}
+
+/// The times of the nodes of a store, if it has some and batches are at times.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn node_times(store: &Store, at_times: bool) -> PyResult<Option<Arc<NodeTimes>>> {
+    match at_times {
+        true => Ok(store.node_times().map_err(exception)?.cloned()),
+        false => Ok(None),
+    }
+}
+
+/// The time of each node of a minibatch.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn times_of(times: &NodeTimes, minibatch: &Minibatch) -> Result<Vec<i64>> {
+    let mut of_nodes = reserved(minibatch.nodes.len(), PARTS)?;
+    of_nodes.extend(minibatch.nodes.iter().map(|&node| times.time(node)));
+    Ok(of_nodes)
 }
 
 /// The seed of each node of a minibatch whose seeds were sampled apart, as the number of its part.

@@ -6,7 +6,7 @@ use grappa_engine::{
     Batch, Block, Minibatch, NodeId, Progress, Result, Store,
     io::heap,
     sample::{Fanouts, GraphShape, Join, LoaderOptions, Sampler, Seeds, feed::RowContent, view::shape_of},
-    store::Graph,
+    store::{Graph, NodeTimes},
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
@@ -20,7 +20,7 @@ use crate::{
     links::{LinkArrays, LinkOptions},
     nodes::{Numbers, nodes_at, nodes_of, numbers_of, positions_of, reserved},
     partitions::{LossWeight, PartitionOptions},
-    times::{TimeDrawing, part_of_each},
+    times::{TimeDrawing, node_times, part_of_each, times_of},
 };
 
 /// The purpose of the memory, in errors.
@@ -57,6 +57,8 @@ pub struct GraphBatches {
     by_position: bool,
     /// What batches have of the edges of each relation.
     edges: Vec<EdgeParts>,
+    /// The times of nodes, by type. None without times of seeds.
+    node_times: Vec<Option<Arc<NodeTimes>>>,
     /// Of each type, if batches have labels.
     labels: Option<Vec<Option<Arc<Labels>>>>,
     /// Whether batches have the labels of all nodes, not only of seeds.
@@ -84,6 +86,8 @@ struct TypePart {
     input_ids: Vec<i64>,
     /// The time of each seed, if seeds have times.
     seed_times: Vec<i64>,
+    /// The time of each node, if seeds and the nodes of the type have times.
+    node_times: Option<Vec<i64>>,
     /// The number of seeds, then the number of nodes that each hop reaches first.
     nodes_of_hops: Vec<usize>,
     /// The index of each node's seed among the seeds of all types, if seeds have neighborhoods of their own.
@@ -134,7 +138,7 @@ pub fn open_graph(
     loading.edge_features = drawing.edge_features;
     loading.rows.features = options.features && has_features;
     loading.threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    partitions.apply(&mut loading)?;
+    partitions.apply(&graph, &mut loading)?;
     loading.memory = options.memory.unwrap_or(loading.memory);
     let (mut starts, mut all) = (Vec::new(), Vec::new());
     for (node_type, Numbers(numbers)) in seeds {
@@ -151,8 +155,21 @@ pub fn open_graph(
     let labels_all = options.labels.as_deref() == Some("all");
     let (shape, disjoint) = (shape_of(&graph), drawing.disjoint);
     let by_position = options.by_position;
-    let batches =
-        GraphBatches { graph, shape, has_blocks, disjoint, by_position, edges, labels, labels_all, starts, seeds };
+    let node_times = graph.node_types().iter().map(|store| node_times(store, drawing.times.is_some()));
+    let node_times = node_times.collect::<PyResult<_>>()?;
+    let batches = GraphBatches {
+        graph,
+        shape,
+        has_blocks,
+        disjoint,
+        by_position,
+        edges,
+        node_times,
+        labels,
+        labels_all,
+        starts,
+        seeds,
+    };
     Ok(Delivery { source, batches })
 }
 
@@ -194,6 +211,7 @@ impl Prepare for GraphBatches {
                 seeds: minibatch.seeds,
                 input_ids,
                 seed_times,
+                node_times: self.node_times[node_type].as_ref().map(|times| times_of(times, minibatch)).transpose()?,
                 nodes_of_hops: (0..=hops).map(|level| self.shape.level(minibatches, node_type, level).len()).collect(),
                 seed_of_each: seeds_of_each.as_mut().and_then(Iterator::next),
                 labels: labels.map(|labels| labels.read(store, labelled)).transpose()?,
@@ -301,6 +319,9 @@ impl PreparedBatch for Prepared {
                 if !part.seed_times.is_empty() {
                     entries.set_item("seed_time", Array::vector(part.seed_times))?;
                 }
+            }
+            if let Some(times) = part.node_times {
+                entries.set_item("node_time", Array::vector(times))?;
             }
             if let Some(seeds) = part.seed_of_each {
                 entries.set_item("batch", Array::vector(seeds))?;

@@ -190,9 +190,9 @@ def test_batches_are_those_of_pytorch_geometric(plain):
 def test_a_reverse_without_times_is_refused(data, tmp_path):
     with pytest.raises(ValueError, match=r"rev_rates.* has no times, and .*rates.* which has the same edges in the other direction"):
         grappa.ingest(data, time={RATES: "time"}, out=tmp_path / "x.grappa")
-    with pytest.raises(ValueError, match="time='at': no relation of this HeteroData has such an attribute"):
+    with pytest.raises(ValueError, match="time='at': no relation and no node type of this HeteroData has such an attribute"):
         grappa.ingest(data, time="at", out=tmp_path / "x.grappa")
-    with pytest.raises(ValueError, match="time_unit='s': edges have no times"):
+    with pytest.raises(ValueError, match="time_unit='s': edges and nodes have no times"):
         grappa.ingest(data, time_unit="s", out=tmp_path / "x.grappa")
 
 
@@ -210,3 +210,27 @@ def test_relations_with_other_units_are_refused(tmp_path):
     times = {("user", "buys", "item"): np.array([5]), ("user", "likes", "item"): np.array(["2024-01-02"], "datetime64[D]")}
     with pytest.raises(grappa.Error, match="give all of them one unit"):
         grappa.ingest(edges, time=times, out=tmp_path / "units.grappa")
+
+
+def test_nodes_of_a_type_have_their_times_in_batches(tmp_path):
+    data = HeteroData()
+    data["user"].x, data["order"].x, data["order"].time = torch.ones(5, 1), torch.ones(20, 1), torch.arange(20) * 10
+    data["order", "by", "user"].edge_index = torch.stack([torch.arange(20), torch.arange(20) % 5])
+    data = ToUndirected()(data)
+    graph = grappa.ingest(data, time="time", time_unit="s", out=tmp_path / "shop.grappa")
+    assert graph["order"].node_times[:].tolist() == data["order"].time.tolist() and graph["order"].time_unit == "s"
+    edges = {("order", "by", "user"): tuple(data["order", "by", "user"].edge_index)}
+    dates = np.datetime64("2024-01-01") + np.arange(20)
+    dated = grappa.ingest(edges, time={"order": dates}, num_nodes_dict={"order": 20, "user": 5}, out=tmp_path / "dated.grappa")
+    assert dated["order"].time_unit == "days" and dated["order"].node_times[[3]].tolist() == [19723 + 3]
+    with pytest.raises(ValueError, match=r"time\['order'\] has shape \(19,\), and there are 20 nodes"):
+        grappa.ingest(edges, time={"order": dates[1:]}, num_nodes_dict={"order": 20, "user": 5}, out=tmp_path / "x.grappa")
+    loader = grappa.pyg.NeighborLoader(graph, [-1, -1], ("order", [7, 19]), time_attr="time", batch_size=2)
+    batch = next(iter(loader))
+    order = batch["order"]
+    assert order.seed_time.tolist() == [70, 190] and torch.equal(order.time, order.n_id * 10)
+    assert (order.time <= order.seed_time[order.batch]).all() and "time" not in batch["user"]
+    # Order 7 sees the earlier order 2 of its user, and itself.
+    assert sorted(order.n_id[order.batch == 0].tolist()) == [2, 7]
+    loader = grappa.pyg.NeighborLoader(graph, [-1, -1], ("user", [2]), input_time=100, batch_size=1)
+    assert next(iter(loader))["order"].node_time.max() == 70

@@ -4,6 +4,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pyarrow
 import pytest
 
 import grappa
@@ -160,7 +161,7 @@ def test_a_loader_with_times_can_be_pickled(events):
         ({"input_time": 5, "time_hops": "node"}, ValueError, 'give "seed" or "edge"'),
         ({"input_time": 5, "time_window": -1}, ValueError, "time_window is -1; give at least 0"),
         ({"input_time": 5, "by_weight": True}, ValueError, "by_weight and input_time: draws by edge weight do not know times"),
-        ({"input_time": 5, "partitions": 2}, ValueError, "partitions and input_time: partitions do not know times"),
+        ({"input_time": "own"}, ValueError, 'input_time="own": the nodes of .* have no times'),
         ({"input_time": 5, "first_hop": "mean"}, ValueError, "first_hop and input_time: pre-aggregated features have all edges"),
         ({"input_time": 5, "layout": "induced"}, ValueError, "layout and input_time: induced edges may be later"),
         ({"input_time": 5, "time_strategy": "last", "replace": True}, grappa.Error, "the last edges are drawn once each"),
@@ -182,6 +183,63 @@ def test_loaders_warn_of_times_that_seeds_do_not_have(events):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         grappa.NeighborLoader(events[0], [2], input_nodes=None, input_time=5)
+        grappa.NeighborLoader(events[0], [2], input_nodes=None, input_time="none")
+
+
+def test_partitions_have_the_edges_up_to_the_time_of_each_seed(events):
+    store, edges, times = events
+    seeds, seed_times = np.arange(NODES).repeat(2), np.arange(2 * NODES) * 5 % 210
+    loader = grappa.NeighborLoader(store, [-1, -1], 6, seeds, input_time=seed_times, partitions=3, repartition_every=1)
+    for _ in range(2):
+        found = []
+        for batch in loader:
+            assert (batch.seed_time == seed_times[batch.input_id]).all() and (batch.n_id[: batch.batch_size] == seeds[batch.input_id]).all()
+            for seed, (node, time) in enumerate(zip(batch.n_id[: batch.batch_size], batch.seed_time, strict=True)):
+                of_seed = [edge for edge in tree_edges(batch, seed) if edge[1] == node]
+                # The first hop is whole; nodes of other partitions have no edges after it.
+                expected = reference(edges, times, node, time, 1)
+                assert sorted(of_seed) == sorted(expected)
+                assert all(edge[2] <= time for edge in tree_edges(batch, seed))
+            found.extend(batch.input_id.tolist())
+        assert sorted(found) == list(range(2 * NODES))
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory):
+    """A store whose nodes have times, its edges and the times."""
+    random = np.random.default_rng(5)
+    edges, times = random.integers(0, NODES, (EVENTS, 2)), random.integers(0, 200, NODES)
+    out = tmp_path_factory.mktemp("times") / "orders.grappa"
+    table = pyarrow.table({"at": times, "x": np.ones(NODES, np.float32)})
+    return grappa.ingest(edges, features=table, node_time="at", nodes=NODES, chunks=4, out=out), edges, times
+
+
+@pytest.mark.parametrize("given", [None, "own"])
+def test_seeds_have_the_times_of_their_nodes(orders, given):
+    store, edges, times = orders
+    assert store.node_times[:].tolist() == times.tolist() and store.node_times[[3, 1]].tolist() == times[[3, 1]].tolist()
+    seeds = [5, 9, 5, 30]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = grappa.NeighborLoader(store, [-1], 4, seeds, input_time=given, shuffle=False, features=False)
+    batch = next(iter(loader))
+    assert batch.seed_time.tolist() == times[seeds].tolist() and (batch.node_time == times[batch.n_id]).all()
+    sources, destinations = batch.edge_index
+    for seed, node in enumerate(seeds):
+        found = batch.n_id[sources[destinations == seed]]
+        expected = edges[(edges[:, 1] == node) & (times[edges[:, 0]] <= times[node]), 0]
+        assert sorted(found.tolist()) == sorted(expected.tolist())
+
+
+def test_own_times_can_be_left_out_and_name_what_contradicts_them(orders):
+    store, edges, _ = orders
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = grappa.NeighborLoader(store, [-1], 4, [5], input_time="none", features=False)
+    batch = next(iter(loader))
+    assert batch.seed_time is None and batch.edge_index.shape[1] == (edges[:, 1] == 5).sum()
+    with pytest.raises(ValueError, match='layout and input_time: .* or give input_time="none"'):
+        grappa.NeighborLoader(store, [-1], 4, [5], layout="induced")
 
 
 # Ingest.

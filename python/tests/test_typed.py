@@ -1,6 +1,7 @@
 """Graphs with types: what is read is what was ingested, and batches are those of PyTorch Geometric."""
 
 import pickle
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -1002,9 +1003,14 @@ def test_loaders_warn_of_times_that_seeds_do_not_have(tmp_path):
     with pytest.warns(UserWarning, match="events.grappa: the edges have times, and the seeds of this loader have none"):
         grappa.pyg.NeighborLoader(graph, [2], ("user", [0, 1]), batch_size=2, features=False)
     (tmp_path / "users.csv").write_text("id,since\n0,2024-01-01\n1,2024-01-02\n2,2023-01-01\n")
-    (tmp_path / "knows.csv").write_text("0,1\n1,2\n")
-    knows = f"user:knows:user={tmp_path / 'knows.csv'}"
-    graph = grappa.ingest(knows, nodes=[f"user={tmp_path / 'users.csv'}"], time="user=since", out=tmp_path / "users.grappa")
-    assert graph["user"].has_node_times and not graph["user", "knows", "user"].has_edge_times
+    (tmp_path / "in.csv").write_text("src,dst\n0,1\n1,2\n")
+    lives = f"user:in:town={tmp_path / 'in.csv'}"
+    nodes = [f"user={tmp_path / 'users.csv'}", "town=3"]
+    graph = grappa.ingest(lives, nodes=nodes, time="user=since", out=tmp_path / "users.grappa")
+    assert graph["user"].has_node_times and not graph["user", "in", "town"].has_edge_times
     with pytest.warns(UserWarning, match="users.grappa: the nodes have times, and the seeds of this loader have none"):
+        grappa.pyg.NeighborLoader(graph, [2], ("town", [0, 1]), batch_size=2, features=False)
+    with warnings.catch_warnings():
+        # Users have times of their own.
+        warnings.simplefilter("error")
         grappa.pyg.NeighborLoader(graph, [2], ("user", [0, 1]), batch_size=2, features=False)

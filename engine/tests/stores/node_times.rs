@@ -259,7 +259,7 @@ fn batches(
     let list = Seeds::List(Arc::new(seeds.iter().map(position).collect()));
     let whole = Assignment::whole(graph.positions().chunks().chunks());
     loader.partition(&whole, &list, &Silent).unwrap();
-    loader.set_seed_times(SeedTimes::Listed(Arc::new(seeds.iter().map(|seed| seed.2).collect()))).unwrap();
+    loader.set_seed_times(SeedTimes::Listed(vec![Arc::new(seeds.iter().map(|seed| seed.2).collect())])).unwrap();
     let mut all = Vec::new();
     loader.epoch(0).unwrap().for_each(|batch| all.push(batch.unwrap().minibatches().to_vec()));
     assert_eq!(all.len(), seeds.len());

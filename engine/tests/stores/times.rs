@@ -103,7 +103,7 @@ fn draw(store: &Arc<Store>) -> grappa_engine::Result<()> {
     let mut loader = Loader::new(store, LoaderOptions { rows: Default::default(), ..options });
     let seeds: Vec<NodeId> = (0..40).map(NodeId).collect();
     loader.partition(store.assignment(), &Seeds::List(Arc::new(seeds)), &Silent)?;
-    loader.set_seed_times(SeedTimes::Listed(Arc::new((0..40).map(|seed| seed * 130).collect()))).unwrap();
+    loader.set_seed_times(SeedTimes::Listed(vec![Arc::new((0..40).map(|seed| seed * 130).collect())])).unwrap();
     loader.epoch(0)?.try_for_each(|batch| batch.map(drop))
 }
 
@@ -120,7 +120,7 @@ fn draws_do_not_depend_on_threads_batches_and_views() {
         let mut loader = Loader::new(&store, LoaderOptions { rows: Default::default(), ..options });
         let seeds: Vec<NodeId> = (0..200).map(|seed| NodeId(seed % 40)).collect();
         loader.partition(store.assignment(), &Seeds::List(Arc::new(seeds)), &Silent).unwrap();
-        loader.set_seed_times(SeedTimes::Listed(Arc::new((0..200).map(|seed| seed * 25).collect()))).unwrap();
+        loader.set_seed_times(SeedTimes::Listed(vec![Arc::new((0..200).map(|seed| seed * 25).collect())])).unwrap();
         let mut batches = Vec::new();
         loader.epoch(3).unwrap().for_each(|batch| batches.push(batch.unwrap().minibatch().clone()));
         batches

@@ -194,7 +194,7 @@ impl Loader {
         self.only_part().batches = ends.map(Arc::new);
     }
 
-    pub(super) fn only_part(&mut self) -> &mut Seeded {
+    fn only_part(&mut self) -> &mut Seeded {
         match &mut self.open.parts[..] {
             [Part::Served(part)] => part,
             parts => panic!("an order of {} partitions", parts.len()),

@@ -15,8 +15,8 @@ pub enum SeedTimes {
     Own,
     /// All seeds have this time.
     At(i64),
-    /// One for each seed of the only partition, in their order.
-    Listed(Arc<Vec<i64>>),
+    /// For each partition that this worker serves, one for each seed, in the order of the seeds.
+    Listed(Vec<Arc<Vec<i64>>>),
 }
 
 impl Loader {
@@ -26,21 +26,20 @@ impl Loader {
     /// With [`SeedTimes::Own`], if the nodes of the type of a seed have no times, or a file is damaged.
     ///
     /// # Panics
-    /// With [`SeedTimes::Listed`], if several partitions are open, another worker serves the one, or there are not as many times as seeds.
+    /// With [`SeedTimes::Listed`], if there are not as many times as seeds.
     pub fn set_seed_times(&mut self, times: SeedTimes) -> Result<()> {
-        let graph = self.graph.clone();
-        let each: &dyn Fn(&SeedNodes) -> Result<Arc<Vec<i64>>> = match times {
-            SeedTimes::Own => &|seeds| own_times(&graph, seeds),
-            SeedTimes::At(time) => &move |seeds| Ok(Arc::new(vec![time; seeds.len() as usize])),
-            SeedTimes::Listed(listed) => {
-                let part = self.only_part();
-                assert_eq!(listed.len() as u64, part.seeds.len(), "a time for each seed");
-                part.times = Some(listed);
-                return Ok(());
+        let parts: Vec<_> = self.open.parts.iter_mut().filter_map(Part::served_mut).collect();
+        let listed = match times {
+            SeedTimes::Own => {
+                parts.iter().map(|part| own_times(&self.graph, &part.seeds)).collect::<Result<Vec<_>>>()?
             }
+            SeedTimes::At(time) => parts.iter().map(|part| Arc::new(vec![time; part.seeds.len() as usize])).collect(),
+            SeedTimes::Listed(listed) => listed,
         };
-        for part in self.open.parts.iter_mut().filter_map(Part::served_mut) {
-            part.times = Some(each(&part.seeds)?);
+        assert_eq!(listed.len(), parts.len(), "the times of each partition");
+        for (part, times) in parts.into_iter().zip(listed) {
+            assert_eq!(times.len() as u64, part.seeds.len(), "a time for each seed");
+            part.times = Some(times);
         }
         Ok(())
     }
