@@ -10,7 +10,7 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::{config::TrainConfig, model::EdgeInput, schema::Match};
 use grappa_sampling::{
     Loader, LoaderOptions,
-    feed::{Batch, MinibatchOptions},
+    feed::{Batch, MinibatchOptions, RowOptions},
     partition::Share,
     sample::{Join, Sampler},
     view::shape_of,
@@ -26,6 +26,7 @@ use super::{
 use crate::train::{
     data::{edge_data, node_ages::NodeAges, times, types},
     embeddings::NodeTables,
+    options::loader_options::has_features,
     partitions::feature_tensors::FeatureTensors,
 };
 use crate::{
@@ -76,7 +77,7 @@ impl Trained {
         };
         let sampler = Arc::new(self.sampler_at_times()?);
         let mut loader =
-            Loader::of_graph(graph, loader_options(&self.config, options.stored_edges(), &sampler, budget));
+            Loader::of_graph(graph, loader_options(graph, &self.config, options.stored_edges(), &sampler, budget));
         let first = graph.positions().range(target).start;
         let mut batch = self.config.evaluation_batch(false);
         progress.steps("predicting", nodes.len());
@@ -145,7 +146,13 @@ struct Inputs {
     order: Option<Tensor>,
 }
 
-fn loader_options(config: &TrainConfig, edges: EdgeInput, sampler: &Arc<Sampler>, budget: Budget) -> LoaderOptions {
+fn loader_options(
+    graph: &Graph,
+    config: &TrainConfig,
+    edges: EdgeInput,
+    sampler: &Arc<Sampler>,
+    budget: Budget,
+) -> LoaderOptions {
     let minibatches = MinibatchOptions {
         disjoint: true,
         join_steps: Some(Join::Apart),
@@ -156,6 +163,7 @@ fn loader_options(config: &TrainConfig, edges: EdgeInput, sampler: &Arc<Sampler>
     LoaderOptions {
         memory: budget.memory,
         threads: budget.threads,
+        rows: RowOptions { features: has_features(graph), ..RowOptions::default() },
         edge_features: matches!(edges, EdgeInput::Features(_)),
         read_engine: config.read_engine.into(),
         ..LoaderOptions::new(minibatches)

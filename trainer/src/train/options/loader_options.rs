@@ -39,7 +39,7 @@ pub(crate) fn loader_options(
         memory: config.memory.0,
         threads: config.threads(),
         rows: RowOptions {
-            features: true,
+            features: has_features(graph),
             aggregates,
             output: match config.precision {
                 Precision::F32 => OutputDtype::F32,
@@ -64,6 +64,11 @@ pub(crate) fn loader_options(
             ..MinibatchOptions::new(sampler)
         })
     })
+}
+
+/// Whether nodes of some type have features. Other types may have embeddings or ages alone.
+pub(crate) fn has_features(graph: &Graph) -> bool {
+    graph.node_types().iter().any(|store| store.manifest().features.is_some())
 }
 
 /// The sampler of training, with what the model takes of the `edges` of the store, and at the times of links if the run uses them.
