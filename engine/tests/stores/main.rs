@@ -2,6 +2,7 @@
 
 mod common;
 mod edge_features;
+mod events;
 mod generate;
 mod graph;
 mod ids;

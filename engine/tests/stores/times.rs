@@ -19,7 +19,7 @@ use grappa_sampling::links::{
 use tempfile::TempDir;
 
 /// A store with these lines of source, destination and time. Its nodes are the ids.
-fn store_of(lines: &str) -> (TempDir, PathBuf) {
+pub fn store_of(lines: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (edges, out) = (folder.path().join("edges.csv"), folder.path().join("out.grappa"));
     fs::write(&edges, format!("src,dst,at\n{lines}")).unwrap();

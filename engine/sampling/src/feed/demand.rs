@@ -95,11 +95,18 @@ impl MinibatchDemand {
         edge_features: Option<&GraphEdgeFeatures>,
         kept_nodes: usize,
     ) -> Result<[Self; Self::MARGINS]> {
-        let mut demand = Self { batches: source.batches(), ..Self::default() };
+        // A feed without batches of its own may deliver others later.
+        let types = source.types();
+        let mut demand = Self {
+            batches: source.batches(),
+            nodes: vec![0; types],
+            blocks: vec![Vec::new(); types],
+            ..Self::default()
+        };
         let from = source.probes();
         let batches = from.end - from.start;
         let mut scratch = Default::default();
-        let mut minibatches = vec![Minibatch::default(); source.types()];
+        let mut minibatches = vec![Minibatch::default(); types];
         let (mut probes, mut nodes) = (0, 0);
         let (mut kept, mut kept_share) = (Vec::new(), 1);
         for probe in 0..Self::PROBES_MAX.min(batches) {

@@ -2,7 +2,7 @@
 
 use grappa_tests::{program::run, random::Random};
 
-use crate::fixture::{TrainFolder, assert_failed};
+use crate::fixture::{TrainFolder, assert_close, assert_failed};
 
 #[test]
 fn times_of_edges_are_warned_about_and_do_not_keep_nodes_from_partitions() {
@@ -66,6 +66,55 @@ fn links_are_learned_and_scored_at_their_times_next_to_edge_bank() {
     folder.write("pairs.csv", "from,to\n3,4\n");
     let refused = run(&mut folder.program("predict one letters.grappa --out scores.csv --links pairs.csv"));
     assert_failed(&refused, &["takes the ages of edges", "--time-encoding 0"]);
+}
+
+#[test]
+fn every_model_that_draws_by_time_learns_links() {
+    let folder = letters();
+    let options = "letters.grappa --task link --layers 2 --fanouts 4,4 --hidden 16 --time-strategy last --candidates 5 --batch 256 --lr 0.01 \
+                   --epochs 1 --threads 1 --force --out run";
+    for model in [
+        "sage",
+        "sage-max",
+        "gat --heads 2",
+        "gatv2 --heads 2",
+        "gin",
+        "gine",
+        "transformer --heads 2",
+        "rsage",
+        "rgcn",
+        "rgat",
+        "hgt",
+    ] {
+        let ran = run(&mut folder.program(&format!("{options} --model {model}"))).success();
+        assert!(ran.stdout.contains("each at its time"), "{model}: {ran:?}");
+        let mrr = folder.summary("run")["links"]["filtered"]["mrr"].as_f64().unwrap();
+        // Of six places, at random: 0.41.
+        assert!((0.2..=1.0).contains(&mrr), "{model}: {mrr}");
+    }
+    // Two types, with edges at times in both directions.
+    folder.success(
+        "ingest --nodes person=people.csv --edges person:writes:person=letters.csv --src from --dst to --time writes=at --time-unit s --reverse \
+         --quiet --out typed.grappa",
+    );
+    let typed = options.replace("letters.grappa", "typed.grappa");
+    let ran = run(&mut folder.program(&format!("{typed} --model rsage --node-embeddings person=8"))).success();
+    assert!(ran.stdout.contains("each at its time"), "{ran:?}");
+    assert_eq!(folder.summary("run")["links"]["edge_bank"]["filtered"]["mrr"], 1.0);
+}
+
+#[test]
+fn a_process_without_a_partition_evaluates_links_at_their_times() {
+    let folder = letters();
+    run(&mut folder.program(&format!("{OPTIONS} --epochs 1 --threads 1 --out one"))).success();
+    // The second process has no partition, and evaluates its share of the edges.
+    let ran = run(&mut folder.program(&format!("{OPTIONS} --epochs 1 --workers 2 --threads 1 --out two"))).success();
+    assert!(ran.stderr.contains("1 of 2 processes have no part in a step"), "{ran:?}");
+    assert_close(
+        &folder.summary("two")["links"]["filtered"]["mrr"],
+        &folder.summary("one")["links"]["filtered"]["mrr"],
+        "MRR",
+    );
 }
 
 #[test]
