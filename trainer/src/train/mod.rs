@@ -41,6 +41,7 @@ mod embeddings;
 mod epoch;
 mod evaluate;
 pub mod exchange;
+mod feature_tensors;
 mod full_graph_epoch;
 mod halo;
 pub mod inference;

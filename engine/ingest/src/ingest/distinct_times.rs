@@ -38,7 +38,7 @@ impl DistinctTimes {
         }
     }
 
-    /// The axis of the times of so many edges or nodes.
+    /// The axis of the times of this number of edges or nodes.
     ///
     /// # Errors
     /// If it needs a table that exceeds the memory.

@@ -18,8 +18,9 @@ use grappa_io::{Result, prefetch::prefetch, progress::Progress};
 use super::{
     adjacency::{AdjacencyLists, Degrees, Positions, weight_max},
     edge_filter::EdgeFilter,
+    edge_times::EdgeTimes,
+    list_starts::ListStarts,
     load::load,
-    relation_times::EdgeTimes,
     sources::Sources,
     spare::{ReturnedArena, SpareArenas},
     stream::OpenEngine,
@@ -85,7 +86,7 @@ impl Csr {
 
     /// Where lists start.
     pub(super) fn starts(&self, filter: &EdgeFilter<'_>) -> ListStarts<'_> {
-        ListStarts { numbers: self.heads.values(), stride: numbers_per_list(filter) as usize }
+        ListStarts::new(self.heads.values(), numbers_per_list(filter) as usize)
     }
 
     /// The lists of a whole graph. They must have been loaded for one.
@@ -162,20 +163,6 @@ fn head_numbers(filter: &EdgeFilter<'_>) -> u64 {
 
 fn numbers_per_list(filter: &EdgeFilter<'_>) -> u64 {
     if filter.is_whole() { 1 } else { 2 }
-}
-
-/// Where the lists of the owned nodes start.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ListStarts<'a> {
-    numbers: &'a [u64],
-    stride: usize,
-}
-
-impl ListStarts<'_> {
-    /// The first edge of a list, by its index; or the end of the list before it.
-    pub(super) fn start(self, list: usize) -> u64 {
-        self.numbers[self.stride * list]
-    }
 }
 
 /// The adjacency lists of all nodes.

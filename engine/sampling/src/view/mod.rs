@@ -17,11 +17,13 @@
 pub(crate) mod adjacency;
 mod edge_features;
 mod edge_filter;
+mod edge_times;
 mod files;
 mod graph_view;
 mod halo;
 mod halo_lists;
 mod kind;
+mod list_starts;
 mod load;
 mod mapped;
 mod memory;
@@ -30,6 +32,7 @@ mod positions;
 mod relation_times;
 mod sources;
 mod spare;
+mod storage;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -19,6 +19,7 @@ use super::{
     memory::{Csr, PartitionCsr, WholeCsr},
     relation_times::RelationTimes,
     spare::SpareArenas,
+    storage::Storage,
     stream::open_engine,
     time_lists::TimeLists,
 };
@@ -64,13 +65,6 @@ pub struct PartitionView {
     times: Option<RelationTimes>,
     bytes: u64,
     pub(super) lists: Storage,
-}
-
-/// Where the adjacency lists are.
-#[derive(Debug)]
-pub(super) enum Storage {
-    Memory(Csr),
-    Mapped(Mapped),
 }
 
 /// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each. In memory,

@@ -9,19 +9,16 @@
 
 use std::sync::Arc;
 
-use grappa_formats::time_axis::TimeAxis;
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::{NodeTimes, Store};
 
 use super::{
     edge_filter::EdgeFilter,
+    edge_times::EdgeTimes,
     files::MappedFiles,
-    memory::ListStarts,
-    opened::Storage,
-    sources::{NARROW_NODES_MAX, Sources},
-    spare::ReturnedArena,
+    list_starts::ListStarts,
+    storage::Storage,
     time_lists::{TimeLists, TimeScale},
-    time_load::load,
 };
 use crate::partition::Owned;
 
@@ -30,14 +27,6 @@ use crate::partition::Owned;
 pub(super) enum RelationTimes {
     Edges(EdgeTimes),
     Sources(Arc<NodeTimes>),
-}
-
-/// The times of all edges of a view.
-#[derive(Debug)]
-pub(super) struct EdgeTimes {
-    axis: Arc<TimeAxis>,
-    /// The positions of the edges of all lists on the axis. None if they are in mapped files.
-    decoded: Option<ReturnedArena>,
 }
 
 impl RelationTimes {
@@ -77,11 +66,11 @@ impl RelationTimes {
     pub fn lists<'a>(&'a self, adjacency: &'a Storage, owned: &'a Owned) -> TimeLists<'a> {
         match (self, adjacency) {
             (Self::Edges(times), Storage::Memory(_)) => {
-                TimeLists::in_memory(TimeScale::Axis(&times.axis), times.in_memory())
+                TimeLists::in_memory(TimeScale::Axis(times.axis()), times.in_memory())
             }
             (Self::Edges(times), Storage::Mapped(mapped)) => {
                 let files = MappedFiles::searched(mapped, owned, |chunk| chunk.times().expect("edges have times"));
-                TimeLists::mapped(TimeScale::Axis(&times.axis), files)
+                TimeLists::mapped(TimeScale::Axis(times.axis()), files)
             }
             (Self::Sources(times), Storage::Memory(csr)) => {
                 TimeLists::in_memory(TimeScale::Nodes(times), csr.sources())
@@ -89,57 +78,6 @@ impl RelationTimes {
             (Self::Sources(times), Storage::Mapped(mapped)) => {
                 TimeLists::mapped(TimeScale::Nodes(times), MappedFiles::searched(mapped, owned, |chunk| chunk.rows()))
             }
-        }
-    }
-}
-
-/// Whether positions take 32 bits in memory.
-fn is_narrow(axis: &TimeAxis) -> bool {
-    axis.positions() <= NARROW_NODES_MAX
-}
-
-impl EdgeTimes {
-    /// The times of a store, in its mapped files. None if its edges have none.
-    ///
-    /// # Errors
-    /// If the axis cannot be read.
-    fn open(store: &Store) -> Result<Option<Self>> {
-        Ok(store.time_axis()?.map(|axis| Self { axis: axis.clone(), decoded: None }))
-    }
-
-    /// Loads the times into memory.
-    fn load(
-        &mut self,
-        filter: &EdgeFilter<'_>,
-        starts: ListStarts<'_>,
-        threads: usize,
-        progress: &dyn Progress,
-    ) -> Result<()> {
-        let mut decoded = ReturnedArena::new(Self::bytes(filter) as usize, None)?;
-        match is_narrow(&self.axis) {
-            true => load::<u32>(filter, starts, threads, progress, decoded.values_mut())?,
-            false => load::<u64>(filter, starts, threads, progress, decoded.values_mut())?,
-        }
-        self.decoded = Some(decoded);
-        Ok(())
-    }
-
-    /// The bytes that the times of a view take in memory; 0 if edges have none. Reads the axis; if that is damaged, the view is not opened.
-    pub fn bytes(filter: &EdgeFilter<'_>) -> u64 {
-        let Some(axis) = filter.store.time_axis().ok().flatten() else { return 0 };
-        let bytes = if is_narrow(axis) { size_of::<u32>() } else { size_of::<u64>() };
-        bytes as u64 * filter.edges()
-    }
-
-    /// The positions of all edges in memory.
-    ///
-    /// # Panics
-    /// If they are in mapped files.
-    fn in_memory(&self) -> Sources<'_> {
-        let decoded = self.decoded.as_ref().expect("a view in memory has its times there");
-        match is_narrow(&self.axis) {
-            true => Sources::Narrow(decoded.values()),
-            false => Sources::Wide(decoded.values()),
         }
     }
 }

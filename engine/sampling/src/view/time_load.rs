@@ -10,7 +10,7 @@ use grappa_io::{
 };
 use grappa_storage::{Chunk, Store};
 
-use super::{edge_filter::EdgeFilter, memory::ListStarts, sources::Source};
+use super::{edge_filter::EdgeFilter, list_starts::ListStarts, sources::Source};
 
 /// Fills `decoded` with the positions of the edges of a view on the axis of time, in the order of its adjacency lists, which start at
 /// `starts`.

@@ -7,6 +7,7 @@ pub(crate) mod labels;
 pub(super) mod moments;
 pub(super) mod monitor;
 pub(crate) mod node_ages;
+pub(crate) mod node_inputs;
 pub(super) mod slice;
 pub(crate) mod splits;
 pub(crate) mod times;

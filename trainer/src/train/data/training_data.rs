@@ -12,7 +12,7 @@ use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 use super::degrees::Degrees;
-use super::{edge_data, labels::NodeLabels, node_ages::NodeAges, slice, splits::Splits, times, types};
+use super::{edge_data, labels::NodeLabels, node_ages::NodeAges, node_inputs, slice, splits::Splits, times, types};
 use crate::train::{links::LinkData, ranks::Processes};
 use crate::{Error, Result};
 
@@ -60,7 +60,7 @@ impl TrainingData {
             ModelTarget::Relation(number) => Truth::Links(Box::new(LinkData::open(&graph, number, config)?)),
             ModelTarget::Type(_) => Truth::Labels(NodeLabels::new(&store)?),
         };
-        types::check_features(&graph, config)?;
+        node_inputs::check(&graph, config)?;
         if let Truth::Labels(labels) = &truth {
             config::check_labels(config, labels.spec())?;
         }

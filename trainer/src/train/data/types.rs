@@ -1,7 +1,5 @@
 //! The node types and relations of a graph that a model learns from.
 
-use std::sync::Arc;
-
 use grappa_formats::{
     graph::{EDGE, NODE},
     schema::Schema,
@@ -11,9 +9,8 @@ use grappa_run::{
     model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation, ModelTarget},
     schema::Match,
 };
-use grappa_storage::{Graph, Store, no_features};
+use grappa_storage::Graph;
 
-use super::times;
 use crate::{Error, Result};
 
 /// Refuses options that contradict a graph with types, or one without.
@@ -152,31 +149,6 @@ fn target_type(graph: &Graph, name: Option<&str>) -> Result<usize> {
         _ => Err(Error::WrongStore(format!(
             "{path}: several node types have labels ({}): name the one to learn with --target",
             names(&mut labelled.into_iter())
-        ))),
-    }
-}
-
-/// Refuses a graph with a type without features and embeddings.
-pub(crate) fn check_features(graph: &Graph, config: &TrainConfig) -> Result<()> {
-    let path = graph.path();
-    let lacks = |name: &str, store: &Arc<Store>| {
-        let number = graph.type_named(name).unwrap_or(0);
-        let values = config.node_embeddings.values(name) + times::node_age_values(graph, number, config);
-        store.manifest().features.is_none() && values == 0
-    };
-    let types = graph.manifest().node_types.iter().zip(graph.node_types());
-    let lacking: Vec<&str> =
-        types.filter(|(entry, store)| lacks(&entry.name, store)).map(|(entry, _)| entry.name.as_str()).collect();
-    match lacking[..] {
-        [] => Ok(()),
-        [_] if !graph.has_types() => Err(no_features(path).into()),
-        [first, ..] => Err(Error::WrongStore(format!(
-            "{}: nodes of type {} have no features, which the model needs: make them from the features of neighbors with `grappa-store \
-             add-features {} --kind mean --type {first}`, learn embeddings of them with --node-embeddings {first}=64, or ingest the graph \
-             again with --features-from {first}=COLUMNS",
-            path.display(),
-            lacking.join(", "),
-            path.display()
         ))),
     }
 }

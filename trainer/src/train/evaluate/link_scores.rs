@@ -10,15 +10,19 @@ use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
 };
-use grappa_sampling::{NodeSet, links::Positives, policy::EMBEDDINGS};
+use grappa_sampling::{NodeSet, policy::EMBEDDINGS};
 
-use super::{evaluations::Evaluation, timed_links};
+use super::{
+    evaluations::Evaluation,
+    ranked_links::{known_parts, of_rank},
+    timed_links,
+};
 use crate::train::{
     data::training_data::TrainingData, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values,
 };
 use crate::{
     Result,
-    links::{EndRows, LinkEmbeddings, RankedEdges},
+    links::{EndRows, LinkEmbeddings},
 };
 
 /// The edges of a part, which are ranked by pieces.
@@ -139,33 +143,6 @@ fn scores(
         scores.by_source = embeddings.rank_destinations(store, &parts, &edges[start..end], progress)?;
     }
     Ok(scores)
-}
-
-/// The parts of the store whose edges are known.
-pub(super) fn known_parts(links: &LinkData) -> Vec<EdgePart> {
-    [vec![EdgePart::Graph], links.task.store.manifest().held_out()].concat()
-}
-
-/// Those of `edges`, the edges of a part, that this rank ranks, with their candidates if these stay in memory.
-pub(super) fn of_rank<'a>(
-    on: &ModelOnGraph<'_>,
-    links: &'a LinkData,
-    part: EdgePart,
-    edges: &'a Positives,
-    known_parts: &'a [EdgePart],
-) -> Result<RankedEdges<'a>> {
-    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
-    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
-    let ranked = RankedEdges {
-        store: &links.task.store,
-        parts: known_parts,
-        candidates: &links.candidates,
-        edges: &edges.edges()[start..end],
-        first: start as u64,
-        drawn: None,
-    };
-    let draw = || ranked.draw_all(&ranked.open_known()?, on.config.threads());
-    Ok(RankedEdges { drawn: links.candidates_of(part, draw)?, ..ranked })
 }
 
 /// The index of the first edge of the source of an edge, among edges in the order of sources. Their number, if there is no edge at `index`.

@@ -14,7 +14,7 @@ use grappa_sampling::{
 };
 use tch::no_grad;
 
-use super::link_scores::{known_parts, of_rank};
+use super::ranked_links::{known_parts, of_rank};
 use crate::{
     Result,
     links::DrawnPart,

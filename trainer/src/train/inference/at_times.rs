@@ -26,8 +26,8 @@ use super::{
 use crate::train::{
     data::{edge_data, node_ages::NodeAges, times, types},
     embeddings::NodeTables,
+    feature_tensors::FeatureTensors,
     options::loader_options::has_features,
-    partitions::feature_tensors::FeatureTensors,
 };
 use crate::{
     Error, Result,

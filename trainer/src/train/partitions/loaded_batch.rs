@@ -24,10 +24,9 @@ use grappa_sampling::{
 use tch::{Device, Tensor};
 
 use super::correction;
-use super::feature_tensors::FeatureTensors;
 use crate::train::{
-    data::training_data::TrainingData, inference::historical::HistoricalRows, links::PairTensors,
-    options::resolved_config::ResolvedConfig,
+    data::training_data::TrainingData, feature_tensors::FeatureTensors, inference::historical::HistoricalRows,
+    links::PairTensors, options::resolved_config::ResolvedConfig,
 };
 use crate::{
     Result,

@@ -23,7 +23,11 @@ impl Timed<'_> {
     fn conflict(&self, other: &str, unit: TimeUnit) -> Error {
         let (name, option) = (printable(&self.name), self.option);
         Error::conflict(
-            format!("the times of {name} are in the unit {}, those of {} in {unit}", self.unit(), printable(other)),
+            format!(
+                "the times of {name} are in the unit {}, and the times of {} in {unit}",
+                self.unit(),
+                printable(other)
+            ),
             format!("give all of them one unit, such as {option}-unit {name}=s; integers then count it since 1970"),
         )
     }

@@ -25,7 +25,7 @@ use super::{
     adjacency::{AdjacencyLists, Degrees, Positions},
     edge_filter::EdgeFilter,
     memory::Csr,
-    opened::Storage,
+    storage::Storage,
     stream::open_engine,
 };
 use crate::partition::Owned;
