@@ -41,9 +41,9 @@ DIM = 128
 def loaders(request):
     """The module with the loaders, and a function that gives a graph as they take it."""
     if request.param == "pyg":
-        return torch_geometric.loader, lambda data: data
+        return torch_geometric.loader, lambda data, **_: data
     folder = request.getfixturevalue("tmp_path")
-    return grappa.pyg, lambda data: grappa.ingest(data, out=folder / "graph.grappa")
+    return grappa.pyg, lambda data, **options: grappa.ingest(data, out=folder / "graph.grappa", **options)
 
 
 def read_dblp():
@@ -94,7 +94,16 @@ def dblp():
 
 @pytest.fixture(scope="module")
 def movielens(tmp_path_factory):
-    return read_movielens(tmp_path_factory.mktemp("recbole"))
+    return read_movielens(tmp_path_factory.mktemp("recbole"))[0]
+
+
+@pytest.fixture(scope="module")
+def timed_movielens(tmp_path_factory):
+    """The same, with the times of ratings."""
+    data, times = read_movielens(tmp_path_factory.mktemp("recbole"))
+    for relation in data.edge_types:
+        data[relation].time = times
+    return data
 
 
 def read_movielens(folder):
@@ -119,7 +128,7 @@ def read_movielens(folder):
     relation = data["user", "rates", "movie"]
     relation.edge_index = torch.tensor([[users[row[0]] for row in tables["inter"]], [movies[row[1]] for row in tables["inter"]]])
     relation.edge_label = torch.tensor([float(row[2]) for row in tables["inter"]])
-    return ToUndirected()(data)
+    return ToUndirected()(data), torch.tensor([int(row[3]) for row in tables["inter"]])
 
 
 class Convolutions(torch.nn.Module):
@@ -290,3 +299,49 @@ def test_movies_that_users_rate(loaders, movielens):
     module, graph_of = loaders
     train, test, learned = split_of(movielens)
     assert accuracy_of_pairs(module, graph_of(learned), train, test) > 0.7
+
+
+def accuracy_at_times(module, graph, data, seed=1):
+    """The accuracy of ratings of the last fifth of the time against pairs at random, each at its time."""
+    relation = ("user", "rates", "movie")
+    pairs, times = data[relation].edge_index, data[relation].time
+    order = times.argsort(stable=True)
+    train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
+
+    def loader(edges, shuffle):
+        # Without the second before it, a rating would be its own neighbor.
+        return module.LinkNeighborLoader(
+            graph, num_neighbors=[10, 5], edge_label_index=(relation, pairs[:, edges]), edge_label_time=times[edges] - 1, time_attr="time",
+            temporal_strategy="last", neg_sampling="binary", batch_size=2048, shuffle=shuffle,
+        )  # fmt: skip
+
+    torch.manual_seed(seed)
+    encoder = to_hetero(Encoder(32), data.metadata(), aggr="sum")
+
+    def scores(batch):
+        z = encoder(batch.x_dict, batch.edge_index_dict)
+        row, col = batch[relation].edge_label_index
+        return (z["user"][row] * z["movie"][col]).sum(dim=-1)
+
+    optimizer = None
+    for batch in loader(train, True):
+        for edge_type in batch.edge_types:
+            assert (batch[edge_type].time <= batch[relation].edge_label_time.max()).all()
+        loss = F.binary_cross_entropy_with_logits(scores(batch), batch[relation].edge_label)
+        optimizer = optimizer or torch.optim.Adam(encoder.parameters(), lr=0.01)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = total = 0
+    with torch.no_grad():
+        for batch in loader(test, False):
+            right += int(((scores(batch) > 0) == (batch[relation].edge_label > 0)).sum())
+            total += batch[relation].edge_label.numel()
+    assert total == 2 * len(test)
+    return right / total
+
+
+def test_movies_that_users_rate_next(loaders, timed_movielens):
+    """`hetero/temporal_link_pred.py`."""
+    module, graph_of = loaders
+    assert accuracy_at_times(module, graph_of(timed_movielens, time="time", time_unit="s"), timed_movielens) > 0.65
