@@ -206,9 +206,10 @@ pub use grappa_ingestion::ingest::{
     examine_graph, ingest, ingest_graph,
 };
 pub use grappa_input::{
-    ColumnReading, ColumnSchema, ColumnValues, Comments, Conversion, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,
-    EncodingOptions, HeaderLine, Input, LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption,
-    MissingOptions, Numbers, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema,
-    TimeColumn, files_of, ogb, read_numbers, relations_of_triples, shape_of, text_values,
+    ColumnReading, ColumnSchema, ColumnValues, Comments, Conversion, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeEnd,
+    EdgeFormat, EncodingOptions, HeaderLine, Input, LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix,
+    MissingOption, MissingOptions, Numbers, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm,
+    TableOptions, TableParts, TableSchema, TimeColumn, files_of, ogb, read_numbers, relations_of_triples, shape_of,
+    text_values,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

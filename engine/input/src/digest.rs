@@ -4,7 +4,7 @@
 //!
 //! **Cost**: numbers are read at memory bandwidth, strings take about 10 ns each.
 
-use std::{fs, io, time::UNIX_EPOCH};
+use std::{fs, io, path::Path, time::UNIX_EPOCH};
 
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_schema::{DataType, SchemaRef};
@@ -24,11 +24,10 @@ impl Input {
     /// If the file or the data cannot be read.
     pub fn version(&self) -> Result<String> {
         match self {
-            Self::Path(path) => {
-                let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
-                let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let nanoseconds = modified.map_or(0, |time| time.as_nanos());
-                Ok(format!("{} ({} bytes, modified at {nanoseconds})", path.display(), metadata.len()))
+            Self::Path(path) => version_of_file(path),
+            Self::Parts(parts) => {
+                let versions = parts.files.iter().map(|path| version_of_file(path));
+                Ok(versions.collect::<Result<Vec<_>>>()?.join(", "))
             }
             Self::Memory(input) => {
                 let digest = digest_of(&input.data).map_err(Error::io("read", &input.name))?;
@@ -36,6 +35,13 @@ impl Input {
             }
         }
     }
+}
+
+fn version_of_file(path: &Path) -> Result<String> {
+    let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let nanoseconds = modified.map_or(0, |time| time.as_nanos());
+    Ok(format!("{} ({} bytes, modified at {nanoseconds})", path.display(), metadata.len()))
 }
 
 /// Bytes of an array that are read at a time.

@@ -56,12 +56,13 @@ pub fn files_of_all(inputs: &[Input]) -> Result<Vec<Input>> {
     for input in inputs {
         match input {
             Input::Path(path) => all.extend(files_of(path)?.into_iter().map(Input::Path)),
+            Input::Parts(parts) => all.extend(parts.files.iter().map(Input::from)),
             Input::Memory(_) => all.push(input.clone()),
         }
     }
     let files = all.iter().filter_map(|input| match input {
         Input::Path(path) => Some(path.clone()),
-        Input::Memory(_) => None,
+        Input::Parts(_) | Input::Memory(_) => None,
     });
     refuse_twins(&files.collect::<Vec<_>>())?;
     Ok(all)

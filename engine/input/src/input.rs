@@ -1,4 +1,4 @@
-//! Inputs: files and folders, and data in memory.
+//! Inputs: files, folders and lists of files, and data in memory.
 
 use std::{
     fmt::{self, Debug},
@@ -12,13 +12,27 @@ use arrow_schema::SchemaRef;
 
 use crate::conversions::Conversion;
 
-/// An input: a file or a folder, or data in memory.
+/// An input: a file, a folder, several files, or data in memory.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// A file, or a folder of files that are one input.
     Path(PathBuf),
+    /// Several files that are one table.
+    Parts(Arc<TableParts>),
     /// Data in memory.
     Memory(Arc<MemoryInput>),
+}
+
+/// Parquet files whose rows follow one another in one table.
+///
+/// The first file has all columns. Another one may lack all columns that are read, such as those of hidden labels: its rows have no values
+/// then.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TableParts {
+    /// The name, such as their folder.
+    pub name: PathBuf,
+    /// The files, in the order of the rows. There is at least one.
+    pub files: Vec<PathBuf>,
 }
 
 /// Data in memory, under a name for messages.
@@ -108,6 +122,7 @@ impl Input {
     pub fn name(&self) -> &Path {
         match self {
             Self::Path(path) => path,
+            Self::Parts(parts) => &parts.name,
             Self::Memory(input) => &input.name,
         }
     }
@@ -116,6 +131,7 @@ impl Input {
     pub fn remedy(&self, conversion: Conversion) -> String {
         match self {
             Self::Path(path) => conversion.command(path),
+            Self::Parts(parts) => conversion.command(&parts.name),
             Self::Memory(input) => conversion.expression(&input.name),
         }
     }
@@ -137,6 +153,7 @@ impl PartialEq for Input {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Path(path), Self::Path(other)) => path == other,
+            (Self::Parts(parts), Self::Parts(other)) => parts == other,
             (Self::Memory(input), Self::Memory(other)) => Arc::ptr_eq(input, other),
             _ => false,
         }
@@ -166,6 +183,12 @@ impl From<&PathBuf> for Input {
 impl From<&Self> for Input {
     fn from(input: &Self) -> Self {
         input.clone()
+    }
+}
+
+impl From<TableParts> for Input {
+    fn from(parts: TableParts) -> Self {
+        Self::Parts(Arc::new(parts))
     }
 }
 

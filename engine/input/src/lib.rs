@@ -47,7 +47,7 @@ mod zip;
 mod tests;
 
 pub use columnar::{TableColumn, read_table};
-pub use columns::{EdgeColumnOptions, TableOptions, TimeColumn};
+pub use columns::{EdgeColumnOptions, EdgeEnd, TableOptions, TimeColumn};
 pub use conversions::Conversion;
 pub use edges::{
     BadEdge, BlockId, Comments, EDGE_FEATURES_MAX, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, EndIds,
@@ -55,7 +55,7 @@ pub use edges::{
     TextBatch, integer_of,
 };
 pub use folder::{files_of, files_of_all};
-pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt};
+pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt, TableParts};
 pub use messages::read_ids_from_one;
 pub use nodes::{
     ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NodeTimeSource,

@@ -574,7 +574,7 @@ impl EdgeArgs {
             separator: self.separator,
             columns: EdgeColumnOptions {
                 source: self.src.clone(),
-                rows_are_sources: false,
+                row_end: None,
                 target: self.dst.clone(),
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),

@@ -8,7 +8,7 @@ use grappa_formats::{
     manifest::{ChunkEntry, EdgeOptions, ExternalIds, FileEntry, IdSpec, Manifest, PermutationSpec, Sources},
     schema::Schema,
 };
-use grappa_input::{EdgeSource, LimitSource, read_ids_from_one};
+use grappa_input::{EdgeEnd, EdgeSource, LimitSource, read_ids_from_one};
 use grappa_io::{Result, container::ContainerFile};
 use grappa_storage::files;
 
@@ -22,7 +22,6 @@ use crate::ingest::{
     node_ids::GraphIds,
     options::{IngestOptions, Summary, rejects_path},
     rejects,
-    stage::EdgeEnd,
 };
 
 /// Writes the manifest and completes the store.

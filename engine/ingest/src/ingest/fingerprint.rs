@@ -102,6 +102,7 @@ impl Fingerprint {
             Input::Path(path) if path.is_dir() => {
                 self.add_numbered(role, &files_of(path)?.into_iter().map(Input::Path).collect::<Vec<_>>())
             }
+            Input::Parts(parts) => self.add_numbered(role, &parts.files.iter().map(Input::from).collect::<Vec<_>>()),
             input => {
                 self.add(role, input.version()?);
                 Ok(())
@@ -144,14 +145,13 @@ impl Fingerprint {
 
     fn add_form(&mut self, form: &EdgeForm, edges: &EdgeIngest) {
         // The order of edges is that of the split.
-        let EdgeColumnOptions { source, rows_are_sources, target, weight, features, order: _, time, relation } =
-            &form.columns;
+        let EdgeColumnOptions { source, row_end, target, weight, features, order: _, time, relation } = &form.columns;
         self.add("--format", word(form.format));
         self.add("--header", word(form.header));
         self.add("--comments", word(form.comments));
         self.add_some("--separator", form.separator.map(Separator::word));
         self.add_some("--src", source.as_ref());
-        self.add_flag("rows are sources", *rows_are_sources);
+        self.add_some("rows are", row_end.map(word));
         self.add_some("relation", relation.as_ref().map(|(column, name)| format!("{column} {name}")));
         self.add_some("--dst", target.as_ref());
         self.add_some("--weight", weight.as_ref());

@@ -4,6 +4,7 @@ use grappa_formats::{
     manifest::{FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
     schema::Schema,
 };
+use grappa_input::EdgeEnd;
 use grappa_io::Result;
 
 use crate::ingest::{
@@ -20,7 +21,7 @@ use crate::ingest::{
     random_split,
     row_nodes::NodesOfFiles,
     split_columns, split_labels, splits,
-    stage::{EdgeEnd, Stage},
+    stage::Stage,
     stored_labels::StoredLabels,
     time_order,
 };

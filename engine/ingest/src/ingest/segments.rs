@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use grappa_formats::{NodeId, dictionary::KeyKind};
+use grappa_input::EdgeEnd;
 use grappa_io::{Result, ledger::MemoryShare};
 use grappa_storage::NodePermutation;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use crate::{
     ingest::{
         plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN},
         spill::{Extent, SpillFolder, SpillWriter},
-        stage::{EdgeEnd, Stage},
+        stage::Stage,
     },
 };
 

@@ -1,4 +1,4 @@
-//! The stages of an ingest, as its journal calls them, and the ends of edges.
+//! The stages of an ingest, as its journal calls them.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,4 @@ pub enum Stage {
     Features,
     /// Labels, by the shard of the node.
     Labels,
-}
-
-/// An end of edges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EdgeEnd {
-    Source,
-    Target,
 }

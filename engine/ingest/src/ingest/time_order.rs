@@ -22,7 +22,7 @@ use grappa_formats::{
     permutation_table::{ENTRY_BYTES, PermutationTableMeta, entry},
     time_axis::TimeUnit,
 };
-use grappa_input::NodeTimeSource;
+use grappa_input::{EdgeEnd, NodeTimeSource};
 use grappa_io::{
     Error, Result, container::ContainerWriter, durable, heap, ledger::MemoryShare, progress::check_stopped,
     unnamed::unnamed_file,
@@ -46,7 +46,6 @@ use crate::{
         plan::{self, IngestBudget, TABLE_OF_IDS},
         row_nodes::{NodesOfFiles, RowNodes},
         runs::{self, IdCollector, Runs},
-        stage::EdgeEnd,
     },
 };
 

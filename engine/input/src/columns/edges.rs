@@ -7,13 +7,32 @@ use super::{
     names::{SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAME},
 };
 
+/// An end of edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeEnd {
+    /// Where edges begin.
+    Source,
+    /// Where edges end.
+    Target,
+}
+
+impl EdgeEnd {
+    /// The role of its column.
+    pub(crate) fn role(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Target => "target",
+        }
+    }
+}
+
 /// The columns of edges that the user names: by name, or by number, from 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EdgeColumnOptions {
     /// The column of sources.
     pub source: Option<String>,
-    /// Whether the source of a row is the number of the row, from 0, so that no column has sources. Text has no such edges.
-    pub rows_are_sources: bool,
+    /// The end of an edge whose id is the number of the row, from 0, so that no column has it. Text has no such edges.
+    pub row_end: Option<EdgeEnd>,
     /// The column of targets.
     pub target: Option<String>,
     /// The column of weights, or `none`.
@@ -84,8 +103,8 @@ impl EdgeColumns {
     /// # Errors
     /// If the role of a column is not certain. The error has the options that say it.
     pub fn named(names: &[&str], by_position: bool, options: &EdgeColumnOptions) -> Result<Self, String> {
-        if options.rows_are_sources {
-            return Self::of_rows(names, options);
+        if let Some(end) = options.row_end {
+            return Self::of_rows(names, end, options);
         }
         let source = find_named(names, options.source.as_deref(), "--src")?;
         let target = find_named(names, options.target.as_deref(), "--dst")?;
@@ -153,14 +172,18 @@ impl EdgeColumns {
         Ok(columns)
     }
 
-    /// The columns of a table whose rows are sources: the column of targets stands for both.
-    fn of_rows(names: &[&str], options: &EdgeColumnOptions) -> Result<Self, String> {
-        let Some(target) = find_named(names, options.target.as_deref(), "--dst")? else {
-            return Err("rows are sources, so the column of targets is needed; give --dst".to_owned());
+    /// The columns of a table whose rows are one end: the column of the other end stands for both.
+    fn of_rows(names: &[&str], end: EdgeEnd, options: &EdgeColumnOptions) -> Result<Self, String> {
+        let (rows, others, column, option) = match end {
+            EdgeEnd::Source => ("sources", "targets", &options.target, "--dst"),
+            EdgeEnd::Target => ("targets", "sources", &options.source, "--src"),
+        };
+        let Some(column) = find_named(names, column.as_deref(), option)? else {
+            return Err(format!("rows are {rows}, so the column of {others} is needed; give {option}"));
         };
         let weight = find_named(names, options.weight.as_deref().filter(|&weight| weight != NONE), "--weight")?;
         let (features, time) = (features(names, options)?, time(names, options)?);
-        Ok(Self { source: target, target, weight, features, order: None, time, relation: None })
+        Ok(Self { source: column, target: column, weight, features, order: None, time, relation: None })
     }
 
     /// The columns of a table without names. `width` is their number.
@@ -217,7 +240,8 @@ impl EdgeColumns {
     }
 
     pub fn roles(&self, names: &[&str]) -> Vec<(&'static str, String)> {
-        let ends = [("source", self.source), ("target", self.target)].into_iter();
+        let ends = [(EdgeEnd::Source, self.source), (EdgeEnd::Target, self.target)];
+        let ends = ends.into_iter().map(|(end, column)| (end.role(), column));
         let weight = self.weight.map(|column| ("weight", column));
         let features = self.features.iter().map(|&column| ("feature", column));
         let order = self.order.map(|column| ("order", column));

@@ -9,7 +9,7 @@ mod names;
 mod nodes;
 
 pub use self::{
-    edges::{EdgeColumnOptions, TimeColumn},
+    edges::{EdgeColumnOptions, EdgeEnd, TimeColumn},
     nodes::TableOptions,
 };
 pub(crate) use self::{

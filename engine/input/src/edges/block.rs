@@ -47,6 +47,10 @@ impl EdgeFile {
                 let content = Content::open(&file, options)?;
                 (file, content)
             }
+            Input::Parts(parts) => {
+                let problem = "the edges of several files are read file by file; name each of them";
+                return Err(Error::input(&parts.name, Position::Whole, problem));
+            }
             Input::Memory(input) => {
                 let content = Content::in_memory(input, options)?;
                 (InputFile::of_table(&input.name, content.total_bytes()), content)

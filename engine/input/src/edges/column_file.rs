@@ -131,9 +131,9 @@ impl ColumnFile {
         let columns: Vec<usize> = columns.collect();
         let mut arrays = self.read(&rows, &columns)?.into_iter();
         let mut ids = [(); 2].map(|()| arrays.next().expect("columns of ids are read"));
-        if self.columns.rows_are_sources {
+        if let Some(end) = self.columns.row_end {
             let first = self.first_row + rows.start;
-            ids[0] = Arc::new(UInt64Array::from_iter_values(first..first + (rows.end - rows.start)));
+            ids[end as usize] = Arc::new(UInt64Array::from_iter_values(first..first + (rows.end - rows.start)));
         }
         let values = arrays.by_ref().take(values.len()).collect();
         let order = order.and_then(|column| Some((arrays.next()?, ValueType::from_field(self.table.column(column)))));
@@ -178,8 +178,10 @@ impl ColumnFile {
 
     /// Whether the ids at each end are signed.
     fn signed(&self) -> [bool; 2] {
-        let [source, target] = self.columns.signed;
-        [source && !self.columns.rows_are_sources, target]
+        let mut signed = self.columns.signed;
+        // Numbers of rows are not.
+        self.columns.row_end.into_iter().for_each(|end| signed[end as usize] = false);
+        signed
     }
 
     /// Reads and parses a block of integers.

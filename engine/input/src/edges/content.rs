@@ -60,7 +60,7 @@ impl Content {
             return Ok(Self::Nothing);
         }
         if matches!(format, EdgeFormat::Tsv | EdgeFormat::Csv) {
-            if options.columns.rows_are_sources {
+            if options.columns.row_end.is_some() {
                 return Err(file.error("the rows of a table in text are no nodes without ids; name a column of ids, or write it as Parquet"));
             }
             let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {

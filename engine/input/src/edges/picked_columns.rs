@@ -10,7 +10,7 @@ use crate::{
         ColumnTable,
         types::{ValueType, described, duration_refused, is_list, is_signed, is_struct},
     },
-    columns::{EdgeColumns, TimeColumn},
+    columns::{EdgeColumns, EdgeEnd, TimeColumn},
     conversions::Conversion,
 };
 
@@ -18,8 +18,8 @@ pub(crate) struct PickedColumns {
     /// Sources, targets.
     pub ids: [usize; 2],
     pub signed: [bool; 2],
-    /// Whether the number of a row is its source.
-    pub rows_are_sources: bool,
+    /// The end whose id is the number of the row.
+    pub row_end: Option<EdgeEnd>,
     /// The columns of the values of an edge: the weight, if there is one, then the features.
     pub values: Vec<usize>,
     /// Whether the first of them has weights.
@@ -76,7 +76,10 @@ impl PickedColumns {
         {
             return Err(duration_refused(column));
         }
-        for (column, kind) in picked.map(|column| table.column(column)).into_iter().zip(options.kinds()) {
+        let row_end = options.columns.row_end;
+        let ends = [EdgeEnd::Source, EdgeEnd::Target].into_iter().zip(picked).zip(options.kinds());
+        for ((_, column), kind) in ends.filter(|((end, _), _)| row_end != Some(*end)) {
+            let column = table.column(column);
             let name = column.name();
             if is_list(column) {
                 return Err(format!(
@@ -84,7 +87,6 @@ impl PickedColumns {
                     table.file.remedy_for(Conversion::ParquetLists, name)
                 ));
             }
-            let kind = if options.columns.rows_are_sources { options.kinds()[1] } else { kind };
             match (kind, ValueType::from_field(column)) {
                 (IdKind::Integer, ValueType::Number) | (IdKind::String, ValueType::String) => {}
                 (IdKind::Integer, _) => {
@@ -139,10 +141,14 @@ impl PickedColumns {
             encoder,
             order,
             time,
-            rows_are_sources: options.columns.rows_are_sources,
+            row_end,
             signed: picked.map(|column| is_signed(table.column(column))),
             left_out: left_out.into_iter().map(str::to_owned).collect(),
-            roles: columns.roles(&names),
+            roles: columns
+                .roles(&names)
+                .into_iter()
+                .filter(|(role, _)| Some(*role) != row_end.map(EdgeEnd::role))
+                .collect(),
             ids: picked,
             values,
             weighted: columns.weight.is_some(),

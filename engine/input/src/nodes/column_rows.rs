@@ -68,6 +68,12 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
+    /// Whether a table has one of the columns that are read. Writers give a column without any value no type.
+    pub fn is_in(&self, table: &ColumnTable) -> bool {
+        let mut columns = table.schema.fields().iter().filter(|column| self.data.contains(column.name()));
+        columns.any(|column| *column.data_type() != DataType::Null)
+    }
+
     /// The columns of these names. None if the table has other columns.
     fn roles(&self, table: &ColumnTable) -> Option<Roles> {
         if names_of(table) != self.all {

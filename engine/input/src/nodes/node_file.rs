@@ -1,11 +1,14 @@
 //! Files with one row of numbers per node: opening them, and the checks that features and labels share.
 
-use std::{iter, path::Path};
+use std::{
+    iter,
+    path::{Path, PathBuf},
+};
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    column_parts::{ColumnParts, open_part},
+    column_parts::{ColumnParts, Gaps, open_part},
     forms::{Forms, InputPlace, Layout, TableForm},
     sparse::Sparse,
     text_rows::TextRows,
@@ -48,14 +51,13 @@ impl NodeFile {
     /// Opens `input` and checks its shape.
     pub(super) fn open(input: &Input, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         let path = match input {
+            Input::Path(path) if path.is_dir() => {
+                return Self::of_parts(input, &files_of(path)?, Gaps::Refused, forms, form);
+            }
             Input::Path(path) => path,
+            Input::Parts(parts) => return Self::of_parts(input, &parts.files, Gaps::Allowed, forms, form),
             Input::Memory(memory) => return Self::in_memory(input, memory, forms, form),
         };
-        if path.is_dir() {
-            let files = files_of(path)?.into_iter().map(|path| open_part(&path));
-            let (table, layout) = ColumnParts::open(files, forms, form)?;
-            return Self::new(input, table.bytes, Some(table.rows()), layout, Content::Columns(Box::new(table)), forms);
-        }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         if head.is_empty() {
@@ -75,7 +77,7 @@ impl NodeFile {
         } else if head.starts_with(kinds::NPY) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
         } else if head.starts_with(kinds::PARQUET) {
-            let (table, layout) = ColumnParts::open(iter::once(ColumnTable::open(&file)), forms, form)?;
+            let (table, layout) = ColumnParts::open(iter::once(ColumnTable::open(&file)), Gaps::Refused, forms, form)?;
             (Some(table.rows()), layout, Content::Columns(Box::new(table)))
         } else {
             let (text, layout) = TextRows::open(&file, forms, form)?;
@@ -85,10 +87,17 @@ impl NodeFile {
         Self::new(input, file.bytes(), rows, layout, content, forms)
     }
 
+    /// Opens a table whose parts are Parquet files.
+    fn of_parts(input: &Input, files: &[PathBuf], gaps: Gaps, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+        let tables = files.iter().map(|path| open_part(path));
+        let (table, layout) = ColumnParts::open(tables, gaps, forms, form)?;
+        Self::new(input, table.bytes, Some(table.rows()), layout, Content::Columns(Box::new(table)), forms)
+    }
+
     fn in_memory(input: &Input, memory: &MemoryInput, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         let MemoryInput { name, data } = memory;
         if let Some(table) = ColumnTable::of_memory(memory)? {
-            let (table, layout) = ColumnParts::open(iter::once(Ok(table)), forms, form)?;
+            let (table, layout) = ColumnParts::open(iter::once(Ok(table)), Gaps::Refused, forms, form)?;
             let rows = Some(table.rows());
             let content = Content::Columns(Box::new(table));
             return Self::new(input, data.total_bytes(), rows, layout, content, forms);

@@ -129,7 +129,9 @@ impl SplitSource {
         let input = input.into();
         let path = match &input {
             Input::Path(path) if !path.is_dir() => path,
-            Input::Path(_) | Input::Memory(_) => return Self::open_list(&input, ids, limit, form, false),
+            Input::Path(_) | Input::Parts(_) | Input::Memory(_) => {
+                return Self::open_list(&input, ids, limit, form, false);
+            }
         };
         let file = InputFile::open(path)?;
         if file.head(8)?.starts_with(kinds::PARQUET) {
@@ -148,8 +150,8 @@ impl SplitSource {
         Ok(Self::new(path, file, ids, limit, form, IdContent::Text(lines, Some(column))))
     }
 
-    fn open_folder(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        let files = files_of(path)?;
+    /// Opens the Parquet files of a table that is called `path`.
+    fn open_parts(path: &Path, files: Vec<PathBuf>, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         let (mut rows, mut name) = (0, None::<String>);
         // All are opened before any is read, so that a mistake is found soon.
         for path in &files {
@@ -158,14 +160,14 @@ impl SplitSource {
             let expected = name.get_or_insert_with(|| part.name().to_owned());
             if part.name() != expected {
                 let problem = format!(
-                    "the column of ids is {}, and {expected} in other files of the folder; write it again with the same columns",
+                    "the column of ids is {}, and {expected} in other files of the table; write it again with the same columns",
                     part.name()
                 );
                 return Err(Error::input(path, Position::Whole, problem));
             }
         }
         let mut rest = files.into_iter();
-        let first = open_part(&rest.next().expect("a folder has files"))?;
+        let first = open_part(&rest.next().expect("a table has files"))?;
         let file = first.file.clone();
         let content = IdContent::Columns(Box::new(ColumnIdFiles {
             ids: ColumnIds::open(first, ids, form, name.as_deref())?,
@@ -179,10 +181,11 @@ impl SplitSource {
     fn open_list(input: &Input, ids: IdKind, limit: IdLimit, form: &TableForm, ordered: bool) -> Result<Self> {
         let path = match input {
             Input::Path(path) => path,
+            Input::Parts(parts) => return Self::open_parts(&parts.name, parts.files.clone(), ids, limit, form),
             Input::Memory(input) => return Self::in_memory(input, ids, limit, form, ordered),
         };
         if path.is_dir() {
-            return Self::open_folder(path, ids, limit, form);
+            return Self::open_parts(path, files_of(path)?, ids, limit, form);
         }
         let file = InputFile::open(path)?;
         refuse_other_kinds(&file)?;

@@ -80,8 +80,12 @@ pub struct ColumnSchema {
 pub enum ColumnValues {
     /// Integers, or, in text, other numbers whose first ones are integers.
     Integers,
-    /// Numbers, booleans, or lists of numbers.
-    Numbers,
+    /// Numbers, with fractions or not.
+    Floats,
+    /// Booleans.
+    Booleans,
+    /// Lists of numbers.
+    Lists,
     /// Dates and times.
     Times,
     /// Text.
@@ -108,7 +112,7 @@ impl TableSchema {
                 values: match column.kind {
                     Kind::DistinctIntegers => ColumnValues::Integers,
                     Kind::Numbers if table.are_integers(at) => ColumnValues::Integers,
-                    Kind::Numbers => ColumnValues::Numbers,
+                    Kind::Numbers => ColumnValues::Floats,
                     Kind::Encodable if table.are_times(at) => ColumnValues::Times,
                     Kind::Strings | Kind::Encodable => ColumnValues::Text,
                     Kind::Others => ColumnValues::Others,
@@ -124,10 +128,11 @@ impl TableSchema {
             name: field.name().clone(),
             values: match ValueType::from_field(field) {
                 ValueType::Number if is_integer(field) => ColumnValues::Integers,
-                ValueType::Number | ValueType::Boolean => ColumnValues::Numbers,
+                ValueType::Number => ColumnValues::Floats,
+                ValueType::Boolean => ColumnValues::Booleans,
                 ValueType::Days | ValueType::Moments(_) => ColumnValues::Times,
                 ValueType::String => ColumnValues::Text,
-                ValueType::Other if is_list_of_numbers(field) => ColumnValues::Numbers,
+                ValueType::Other if is_list_of_numbers(field) => ColumnValues::Lists,
                 ValueType::Duration | ValueType::Other => ColumnValues::Others,
             },
             kind: column.kind,

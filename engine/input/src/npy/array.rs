@@ -120,6 +120,9 @@ impl NpyArray {
     pub fn of_input(input: &Input) -> Result<Self> {
         match input {
             Input::Path(path) => Self::open(&InputFile::open(path)?),
+            Input::Parts(parts) => {
+                Err(Error::input(&parts.name, Position::Whole, "expected an array, found the files of a table"))
+            }
             Input::Memory(input) => match &input.data {
                 MemoryData::Array(array) => Self::in_memory(&input.name, array),
                 MemoryData::Matrix(_) | MemoryData::Table(..) | MemoryData::Parquet(_) => {

@@ -179,7 +179,11 @@ pub fn ids_in(values: ColumnValues) -> ExternalIds {
 /// If the column has to be read, and can't be.
 pub fn why_no_feature(schema: &TableSchema, column: &ColumnSchema) -> Result<Option<&'static str>> {
     Ok(match column.values {
-        ColumnValues::Integers | ColumnValues::Numbers | ColumnValues::Times => None,
+        ColumnValues::Integers
+        | ColumnValues::Floats
+        | ColumnValues::Booleans
+        | ColumnValues::Lists
+        | ColumnValues::Times => None,
         ColumnValues::Text if schema.is_category(&column.name, EncodingOptions::CATEGORIES_MAX as usize)? => None,
         ColumnValues::Text => Some("it is text with many different values"),
         ColumnValues::Others => Some("values of its type are not read"),

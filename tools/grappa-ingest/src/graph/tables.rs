@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use grappa_console::printable;
 use grappa_engine::ingest::{
-    ColumnSchema, ColumnValues, EdgeColumnOptions, HeaderLine, Input, NodeIngest, NodeTypeIngest, RelationIngest,
-    TableForm, TableSchema, TimeColumn,
+    ColumnSchema, ColumnValues, EdgeColumnOptions, EdgeEnd, HeaderLine, Input, NodeIngest, NodeTypeIngest,
+    RelationIngest, TableForm, TableSchema, TimeColumn,
 };
 
 use super::{
@@ -91,7 +91,7 @@ impl Table {
     fn edge_columns(&self, source: Option<&str>, target: &str) -> EdgeColumnOptions {
         EdgeColumnOptions {
             source: source.map(str::to_owned),
-            rows_are_sources: source.is_none(),
+            row_end: source.is_none().then_some(EdgeEnd::Source),
             target: Some(target.to_owned()),
             weight: Some(NO_COLUMN.to_owned()),
             ..EdgeColumnOptions::default()

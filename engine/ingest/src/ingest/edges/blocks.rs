@@ -6,14 +6,11 @@
 use std::path::Path;
 
 use grappa_formats::NodeId;
-use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, Reject, TextBatch};
+use grappa_input::{BlockId, EdgeBatch, EdgeEnd, EdgeSource, RawBlock, Reject, TextBatch};
 use grappa_io::{Error, Result, workers::ReadAhead};
 
 use super::ends::EdgeEnds;
-use crate::{
-    ids::IdMap,
-    ingest::{edge_split::KeyParts, stage::EdgeEnd},
-};
+use crate::{ids::IdMap, ingest::edge_split::KeyParts};
 
 /// Called with each line or row that is left out, and its file.
 pub type OnReject<'a> = &'a mut dyn FnMut(&Path, Reject) -> Result<()>;

@@ -3,12 +3,13 @@
 use std::iter::once;
 
 use grappa_formats::NodeId;
+use grappa_input::EdgeEnd;
 use grappa_io::Result;
 use grappa_storage::writer::EndChunks;
 
 use crate::{
     ids::{IdMap, dictionary::Dictionary},
-    ingest::{node_ids::GraphIds, stage::EdgeEnd},
+    ingest::node_ids::GraphIds,
 };
 
 /// The ids at both ends of edges: of one type, or of two.

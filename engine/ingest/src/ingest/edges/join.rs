@@ -21,6 +21,7 @@
 //! Long lists of ids, of rows and of splits, are looked up in the same segments before edges are read
 //! ([`crate::ingest::id_lists`]).
 
+use grappa_input::EdgeEnd;
 use grappa_io::Result;
 
 use crate::ingest::{
@@ -39,7 +40,7 @@ use crate::ingest::{
     plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, IngestBudget, TABLE_OF_IDS},
     segments::{self, JoinPlan, JoinPlans, KeyFiles},
     spill::SpillFolder,
-    stage::{EdgeEnd, Stage},
+    stage::Stage,
 };
 
 /// Cuts the ids at both ends into segments, as far as they do not fit in memory together.

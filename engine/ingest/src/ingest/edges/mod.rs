@@ -40,6 +40,7 @@ mod times;
 use std::sync::atomic::AtomicBool;
 
 use grappa_formats::chunks::ChunkMap;
+use grappa_input::EdgeEnd;
 use grappa_io::{
     Result,
     ledger::Lease,
@@ -65,7 +66,7 @@ use crate::ingest::{
     journal::Record,
     plan::{IngestBudget, SpillPlan},
     spill::SpillFolder,
-    stage::{EdgeEnd, Stage},
+    stage::Stage,
 };
 
 /// The name of pass 2.

@@ -5,13 +5,13 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{EdgeOptions, SelfLoops},
 };
+use grappa_input::EdgeEnd;
 use grappa_io::{Result, sort::bits_for};
 use grappa_storage::writer::EndChunks;
 
 use super::blocks::{BlockBuffers, file_of};
 use crate::ingest::{
     edge_split::KeyParts, edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter,
-    stage::EdgeEnd,
 };
 
 /// Decides which spill file an edge goes to.

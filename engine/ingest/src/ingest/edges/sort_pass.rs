@@ -16,6 +16,7 @@ use std::{ops::Range, sync::atomic::AtomicBool};
 
 use bytemuck::{Zeroable, allocation::cast_vec};
 use grappa_formats::{ChunkId, NodeId, manifest::SelfLoops, time_axis::TimeAxis};
+use grappa_input::EdgeEnd;
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
@@ -38,7 +39,6 @@ use crate::ingest::{
     journal::{ChunkDone, StageState},
     plan::SpillPlan,
     spill::{self, Extent, SpillFolder, SpillWriter},
-    stage::EdgeEnd,
 };
 
 /// Records per read while an oversized shard is divided.

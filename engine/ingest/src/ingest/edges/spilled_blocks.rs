@@ -18,7 +18,7 @@ use std::{
 };
 
 use grappa_formats::NodeId;
-use grappa_input::{BadEdge, BlockId, EdgeSource, IdKind, OnBadLine, Reject};
+use grappa_input::{BadEdge, BlockId, EdgeEnd, EdgeSource, IdKind, OnBadLine, Reject};
 use grappa_io::{Error, Position, Result};
 
 use crate::{
@@ -34,7 +34,6 @@ use crate::{
         journal::{BlockSet, StageState},
         segments::{JoinPlan, READ_RECORDS, load, segment_of},
         spill::{self, Extent, SpillFolder},
-        stage::EdgeEnd,
     },
 };
 
