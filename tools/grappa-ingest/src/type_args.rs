@@ -17,7 +17,8 @@ pub struct TypeArgs {
     pub reverse: Option<Vec<String>>,
     /// Folder of Parquet or CSV tables with keys: each row is a node, and each foreign key a relation
     ///
-    /// Parquet files of RelBench have their keys in their metadata. Other columns are features.
+    /// Parquet files of RelBench have their keys in their metadata. Other columns are features. Tables may be in DIR/db. DIR/tasks has
+    /// tables of entities, times and targets, each a node type: NAME/train.parquet, val.parquet and test.parquet, or NAME.parquet.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["edges", "ogb", "triples"])]
     tables: Option<PathBuf>,
     /// Column with the ids of the rows of a table of --tables
@@ -29,6 +30,9 @@ pub struct TypeArgs {
     /// Table of --tables whose rows are edges between the tables of its two foreign keys
     #[arg(long, value_name = "TABLE", requires = "tables")]
     link_table: Vec<String>,
+    /// Task of --tables, by the name of its folder or file in DIR/tasks; none for no task [default: all tasks]
+    #[arg(long, value_name = "NAME", requires = "tables")]
+    task: Vec<String>,
     /// Files with triples of head, relation and tail, separated by tabs
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb"])]
     triples: Vec<PathBuf>,

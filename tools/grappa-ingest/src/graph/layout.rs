@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -245,6 +246,30 @@ pub fn edge_index(path: &Path) -> Result<Input> {
         is_edge_index: true,
     };
     Ok(MemoryInput { name: path.to_owned(), data: MemoryData::Array(array) }.into())
+}
+
+/// The numbers of rows as a list of ids, under the name of the file that has the rows.
+pub fn row_numbers(name: &Path, rows: Range<u64>) -> Input {
+    let shape = vec![rows.end - rows.start];
+    let bytes = Arc::new(Counting { first: rows.start });
+    let array = MemoryArray { bytes, descr: "<u8".to_owned(), shape, column_major: false, is_edge_index: false };
+    MemoryInput { name: name.to_owned(), data: MemoryData::Array(array) }.into()
+}
+
+/// Consecutive integers of 64 bits as bytes, which take no memory.
+#[derive(Debug)]
+struct Counting {
+    first: u64,
+}
+
+impl ReadAt for Counting {
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let width = size_of::<u64>() as u64;
+        for (byte, at) in into.iter_mut().zip(offset..) {
+            *byte = (self.first + at / width).to_le_bytes()[(at % width) as usize];
+        }
+        Ok(())
+    }
 }
 
 /// The elements of an array in memory.

@@ -100,7 +100,7 @@ const TIMES: [(&str, &str); 2] = [("time", "node-time"), ("time-unit", "node-tim
 pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
 
 /// Options that this module reads itself.
-const OF_GRAPHS: [&str; 6] = ["nodes", "edges", "reverse", "key", "foreign-key", "link-table"];
+const OF_GRAPHS: [&str; 7] = ["nodes", "edges", "reverse", "key", "foreign-key", "link-table", "task"];
 
 /// Options that are a whole graph.
 pub const WHOLE_GRAPHS: [&str; 7] = ["tables", "triples", "gconstruct", "neo4j", "graphbolt", "igb", "ogb"];

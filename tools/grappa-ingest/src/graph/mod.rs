@@ -2,12 +2,14 @@
 
 mod gconstruct;
 mod graphbolt;
+mod keyed_table;
 mod layout;
 mod line;
 mod neo4j;
 mod ogb;
 mod summary;
 mod tables;
+mod task_tables;
 mod triples;
 mod words;
 

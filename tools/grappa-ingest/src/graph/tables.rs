@@ -1,128 +1,54 @@
 //! `--tables`: a folder of tables with keys as a graph. Every row is a node, and every foreign key is a relation.
 //!
 //! Parquet files of RelBench have their keys in their metadata: `pkey_col` and `fkey_col_to_pkey_table`, as JSON. Other tables get them
-//! from `--key` and `--foreign-key`.
+//! from `--key` and `--foreign-key`. Tables are in the folder, or in its folder `db`. Its folder `tasks` has [tables of
+//! tasks](super::task_tables).
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use grappa_console::printable;
 use grappa_engine::ingest::{
-    ColumnSchema, ColumnValues, EdgeColumnOptions, EdgeEnd, HeaderLine, Input, NodeIngest, NodeTypeIngest,
-    RelationIngest, TableForm, TableSchema, TimeColumn,
+    ColumnValues, EdgeColumnOptions, HeaderLine, Input, NodeIngest, NodeTypeIngest, RelationIngest, TimeColumn,
 };
 
 use super::{
-    layout::{GraphLayout, missing_by_mean, why_no_feature},
-    line::{GraphLine, NO_COLUMN},
+    keyed_table::{Role, Table},
+    layout::{GraphLayout, missing_by_mean},
+    line::{GraphLine, NO_COLUMN, RelationKey},
+    task_tables,
 };
 use crate::data::Data;
 
-/// A table and its keys.
-struct Table {
-    name: String,
-    path: PathBuf,
-    schema: TableSchema,
-    /// The column with the ids of its rows. Without one, the ids are the numbers of the rows.
-    key: Option<String>,
-    /// The table that each column with foreign keys points to.
-    foreign_keys: BTreeMap<String, String>,
-    /// The column with the times of its rows, of RelBench.
-    time: Option<String>,
-    /// Whether its rows are edges instead of nodes.
-    is_link: bool,
-}
-
-impl Table {
-    fn read(path: &Path) -> Result<Option<Self>> {
-        let Some(schema) = TableSchema::read(path, &TableForm::default())? else {
-            return Ok(None);
-        };
-        ensure!(schema.has_names, "{}: the columns have no names; give the table a header", path.display());
-        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let text = |key: &str| {
-            let value = schema.metadata.get(key).map(|value| serde_json::from_str::<serde_json::Value>(value));
-            value.transpose().with_context(|| format!("{}: its metadata {key} is no JSON", path.display()))
-        };
-        let column = |value: Option<serde_json::Value>| value.and_then(|value| Some(value.as_str()?.to_owned()));
-        let (key, time) = (column(text("pkey_col")?), column(text("time_col")?));
-        let foreign_keys = text("fkey_col_to_pkey_table")?;
-        let foreign_keys = foreign_keys.as_ref().and_then(serde_json::Value::as_object).into_iter().flatten();
-        let foreign_keys =
-            foreign_keys.filter_map(|(column, table)| Some((column.clone(), table.as_str()?.to_owned())));
-        let foreign_keys = foreign_keys.collect();
-        Ok(Some(Self { name, path: path.to_owned(), schema, key, foreign_keys, time, is_link: false }))
-    }
-
-    /// The columns that are neither keys nor named by an option.
-    fn data(&self, named: &[String]) -> impl Iterator<Item = &ColumnSchema> {
-        let is_key = |name: &String| self.key.as_ref() == Some(name) || self.foreign_keys.contains_key(name);
-        self.schema.columns.iter().filter(move |column| !is_key(&column.name) && !named.contains(&column.name))
-    }
-
-    /// The columns that become numbers. Adds a note for each of the others.
-    fn features(&self, named: &[String], notes: &mut Vec<String>) -> Result<Vec<String>> {
-        let mut features = Vec::new();
-        for column in self.data(named) {
-            match why_no_feature(&self.schema, column)? {
-                None => features.push(column.name.clone()),
-                Some(why) => {
-                    notes.push(format!("{}.{}: left out, {why}", printable(&self.name), printable(&column.name)))
-                }
-            }
-        }
-        Ok(features)
-    }
-
-    /// The note about times of a link table, which are not those of its edges unless the user says so.
-    fn link_time_note(&self, link: &RelationIngest) -> Option<String> {
-        let column = self.time.as_ref().filter(|_| link.edges.form.columns.time.is_none())?;
-        let (name, column) = (printable(&self.name), printable(column));
-        Some(format!(
-            "{name}.{column}: the time of each row is a feature of edges; --time {name}={column} makes it their time"
-        ))
-    }
-
-    /// The columns of a relation from `source` to `target`. None: from the rows of the table.
-    fn edge_columns(&self, source: Option<&str>, target: &str) -> EdgeColumnOptions {
-        EdgeColumnOptions {
-            source: source.map(str::to_owned),
-            row_end: source.is_none().then_some(EdgeEnd::Source),
-            target: Some(target.to_owned()),
-            weight: Some(NO_COLUMN.to_owned()),
-            ..EdgeColumnOptions::default()
-        }
-    }
-}
+/// The folder of the tables, and the folder of the tasks, as RelBench calls them.
+const DATABASE: &str = "db";
+const TASKS: &str = "tasks";
 
 /// Reads the tables of a folder, with the keys of the command line.
 pub fn read(line: &mut GraphLine, folder: &Path) -> Result<GraphLayout> {
     let mut tables = tables_of(folder)?;
+    tables.extend(task_tables::read(line, &folder.join(TASKS))?);
     let mut problems = Vec::new();
     add_keys(line, &mut tables, &mut problems);
     check(&tables, &mut problems);
+    task_tables::check(&tables, &mut problems);
     if !problems.is_empty() {
         bail!("{}: {}", folder.display(), problems.join("; "));
     }
-    let types: Vec<String> = tables.iter().filter(|table| !table.is_link).map(|table| table.name.clone()).collect();
-    let relations: Vec<[String; 3]> = tables.iter().flat_map(keys_of).collect();
+    let types: Vec<String> = tables.iter().filter(|table| !table.is_link()).map(|table| table.name.clone()).collect();
+    let relations: Vec<RelationKey> = tables.iter().flat_map(Table::relations).collect();
     line.add_names(&types, &relations);
     line.check(&types, &relations)?;
     let mut graph = GraphLayout::default();
     for table in &tables {
-        if table.is_link {
+        if table.is_link() {
             graph.relations.push(link(line, table, &mut graph.notes)?);
             continue;
         }
-        let nodes = nodes_of(line, table, &mut graph.notes)?;
+        let nodes = nodes_of(line, table, &tables, &mut graph.notes)?;
         graph.node_types.push(NodeTypeIngest { name: table.name.clone(), nodes });
-        for key in keys_of(table) {
-            let columns = table.edge_columns(table.key.as_deref(), &key[1]);
-            graph.relations.push(relation(line, table, &key, columns)?);
+        for key in table.relations() {
+            graph.relations.push(relation(line, table, &key, table.edge_columns(&key[1]))?);
         }
     }
     let is_timed = |node_type: &NodeTypeIngest| node_type.nodes.data.tables.columns.time.is_some();
@@ -134,17 +60,24 @@ pub fn read(line: &mut GraphLine, folder: &Path) -> Result<GraphLayout> {
     Ok(graph)
 }
 
-/// The tables of a folder, by name.
+/// The tables of a folder, by name: those in its folder `db`, if there is one.
 fn tables_of(folder: &Path) -> Result<Vec<Table>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    let is_table = |path: &PathBuf| {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        matches!(extension, Some("parquet" | "csv" | "tsv")) && path.is_file()
+    let database = folder.join(DATABASE);
+    let folder = match database.is_dir() {
+        true => {
+            if let Some(other) = task_tables::paths_in(folder)?.iter().find(|path| task_tables::is_table(path)) {
+                bail!(
+                    "{}: tables are in {}, and this one is beside that folder; move it there, or elsewhere",
+                    other.display(),
+                    database.display()
+                );
+            }
+            &database
+        }
+        false => folder,
     };
     let mut tables: Vec<Table> = Vec::new();
-    for path in paths.into_iter().filter(is_table) {
+    for path in task_tables::paths_in(folder)?.into_iter().filter(|path| task_tables::is_table(path)) {
         let Some(table) = Table::read(&path)? else { continue };
         if let Some(other) = tables.iter().find(|other| other.name == table.name) {
             bail!("{} and {} are tables of one name; rename one", other.path.display(), path.display());
@@ -159,7 +92,7 @@ fn tables_of(folder: &Path) -> Result<Vec<Table>> {
 fn add_keys(line: &GraphLine, tables: &mut [Table], problems: &mut Vec<String>) {
     for value in line.values("key") {
         match column_of(tables, value) {
-            Some((table, column)) => tables[table].key = Some(column),
+            Some((table, column)) => tables[table].keys.primary = Some(column),
             None => problems.push(format!("--key {value}: name a table and its column, as in --key orders.id")),
         }
     }
@@ -167,7 +100,7 @@ fn add_keys(line: &GraphLine, tables: &mut [Table], problems: &mut Vec<String>) 
         let parts = value.split_once('=').and_then(|(column, target)| Some((column_of(tables, column)?, target)));
         match parts {
             Some(((table, column), target)) => {
-                tables[table].foreign_keys.insert(column, target.to_owned());
+                tables[table].keys.foreign.insert(column, target.to_owned());
             }
             None => problems.push(format!(
                 "--foreign-key {value}: name a table, its column and the table that it points to, as in --foreign-key orders.user=users"
@@ -176,7 +109,10 @@ fn add_keys(line: &GraphLine, tables: &mut [Table], problems: &mut Vec<String>) 
     }
     for value in line.values("link-table") {
         match tables.iter_mut().find(|table| table.name == value) {
-            Some(table) => table.is_link = true,
+            Some(table) if table.is_task() => {
+                problems.push(format!("--link-table {value}: this is a task, whose rows are nodes; omit it"));
+            }
+            Some(table) => table.role = Role::Links,
             None => problems.push(format!("--link-table {value}: there is no such table")),
         }
     }
@@ -197,62 +133,56 @@ fn check(tables: &[Table], problems: &mut Vec<String>) {
         let file = table.path.display();
         let named = |name: &str| tables.iter().find(|table| table.name == name);
         let has = |column: &String| table.schema.column(column);
-        if let Some(key) = &table.key {
+        if let Some(key) = &table.keys.primary {
             match has(key).map(|column| column.values) {
                 Some(ColumnValues::Integers | ColumnValues::Text) => {}
                 Some(_) => problems.push(format!("{file}: the primary key {key} has neither integers nor text")),
                 None => problems.push(format!("{file}: there is no column {key}, the primary key")),
             }
-        } else if table.schema.rows.is_none() && !table.is_link {
+        } else if table.rows.is_none() && !table.is_link() {
             let example = table.schema.columns.first().map_or("id", |column| &column.name);
             problems.push(format!(
                 "{file}: a table in text needs a primary key; give --key {}.{example}, for example, or write it as Parquet",
                 table.name
             ));
         }
-        for (column, target) in &table.foreign_keys {
+        for (column, target) in &table.keys.foreign {
             if has(column).is_none() {
                 problems.push(format!("{file}: there is no column {column}, a foreign key"));
             }
             match named(target) {
                 None => problems
                     .push(format!("{file}: the foreign key {column} points to {target}, and there is no such table")),
-                Some(other) if other.is_link => {
+                Some(other) if other.is_link() => {
                     problems.push(format!(
                         "{file}: the foreign key {column} points to {target}, whose rows are edges (--link-table)"
+                    ));
+                }
+                Some(other) if other.is_task() => {
+                    problems.push(format!(
+                        "{file}: the foreign key {column} points to {target}, a task, whose rows no table sees"
                     ));
                 }
                 Some(_) => {}
             }
         }
-        if table.is_link && table.foreign_keys.len() != 2 {
+        if table.is_link() && table.keys.foreign.len() != 2 {
             problems.push(format!(
                 "{file}: a link table has two foreign keys, and this one has {}",
-                table.foreign_keys.len()
+                table.keys.foreign.len()
             ));
         }
     }
-    if tables.iter().all(|table| table.foreign_keys.is_empty()) {
+    if tables.iter().all(|table| table.keys.foreign.is_empty()) {
         problems.push(
             "no table has a foreign key, so there are no edges; give --foreign-key TABLE.COLUMN=TABLE".to_owned(),
         );
     }
 }
 
-/// The relations of a table: one for each foreign key, or one of a link table.
-fn keys_of(table: &Table) -> Vec<[String; 3]> {
-    match (table.is_link, table.foreign_keys.values().collect::<Vec<_>>().as_slice()) {
-        (true, [source, destination]) => vec![[(*source).clone(), table.name.clone(), (*destination).clone()]],
-        _ => {
-            let keys = table.foreign_keys.iter();
-            keys.map(|(column, target)| [table.name.clone(), column.clone(), target.clone()]).collect()
-        }
-    }
-}
-
 /// The nodes that the rows of a table are.
-fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<NodeIngest> {
-    let kind = match table.key.as_ref().and_then(|key| table.schema.column(key)).map(|column| column.values) {
+fn nodes_of(line: &GraphLine, table: &Table, tables: &[Table], notes: &mut Vec<String>) -> Result<NodeIngest> {
+    let kind = match table.keys.primary.as_ref().and_then(|key| table.schema.column(key)).map(|column| column.values) {
         None => "dense",
         Some(ColumnValues::Text) => "string",
         Some(_) => "sparse",
@@ -260,20 +190,23 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
     let mut nodes = line.node_type(&table.name, &[("ids", kind.to_owned())])?.options(Data::default())?.nodes;
     let columns = &mut nodes.data.tables.columns;
     if columns.id.is_empty() {
-        columns.id = vec![table.key.clone().unwrap_or_else(|| NO_COLUMN.to_owned())];
+        columns.id = vec![table.keys.primary.clone().unwrap_or_else(|| NO_COLUMN.to_owned())];
     }
     if columns.time.is_none()
         && !line.has_no_times(&table.name)
-        && let Some(column) = &table.time
+        && let Some(column) = &table.keys.time
     {
         columns.time = Some(TimeColumn { column: column.clone(), unit: line.time_unit(&table.name)? });
-        notes.push(format!(
+        let note = format!(
             "{}.{}: the time of each row; batches at a time have no later rows (--node-time {}=none for rows without times)",
             printable(&table.name),
             printable(column),
             printable(&table.name)
-        ));
+        );
+        notes.extend((!table.is_task()).then_some(note));
     }
+    task_tables::add_targets(line, table, tables, &mut nodes)?;
+    let columns = &mut nodes.data.tables.columns;
     let time = columns.time.as_ref().map(|time| time.column.clone());
     let named = [&columns.label[..], &columns.split, &Vec::from_iter(time)].concat();
     if columns.features.is_empty() && !line.has_no_features(&table.name) {
@@ -281,48 +214,52 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
     }
     let has_features = !columns.features.is_empty();
     if !columns.label.is_empty() {
-        nodes.data.labels.get_or_insert_with(|| table.path.clone().into());
+        nodes.data.labels.get_or_insert_with(|| table.input.clone());
     }
     if nodes.data.features.is_none() {
-        match (has_features, table.key.is_some()) {
-            (true, _) => nodes.data.features = Some(table.path.clone().into()),
-            (false, true) => nodes.data.table = Some(table.path.clone().into()),
+        match (has_features, table.keys.primary.is_some()) {
+            (true, _) => nodes.data.features = Some(table.input.clone()),
+            (false, true) => nodes.data.table = Some(table.input.clone()),
             (false, false) => {}
         }
     }
     if nodes.data.tables.columns.time.is_some() {
-        nodes.data.times = Some(table.path.clone().into());
+        nodes.data.times = Some(table.input.clone());
     }
-    if table.key.is_none() {
-        nodes.number = table.schema.rows;
+    if table.keys.primary.is_none() {
+        nodes.number = table.rows;
     }
     if has_features && nodes.data.encoding.missing.0.is_empty() {
         nodes.data.encoding.missing = missing_by_mean();
     }
+    if table.is_task() {
+        notes.push(task_tables::note(table, &nodes));
+    }
     Ok(nodes)
 }
 
-/// A relation of a table, with its reverse.
-fn relation(line: &GraphLine, table: &Table, key: &[String; 3], columns: EdgeColumnOptions) -> Result<RelationIngest> {
+/// A relation of a table, with its reverse. A task has none, so that no node has its rows as in-neighbors.
+fn relation(line: &GraphLine, table: &Table, key: &RelationKey, columns: EdgeColumnOptions) -> Result<RelationIngest> {
     let files = [table.path.display().to_string()];
     let mut edges = line.relation(key, &files)?.options(Data::default())?.edges;
     let EdgeColumnOptions { features, time, .. } = edges.form.columns;
     edges.form.columns = EdgeColumnOptions { features, time, ..columns };
     edges.form.header = HeaderLine::Yes;
-    edges.files = vec![Input::from(table.path.clone())];
+    edges.files = vec![table.input.clone()];
     let [source, name, destination] = key.each_ref().map(String::as_str);
-    Ok(RelationIngest {
-        edges,
-        reverse: Some(line.reverse_of(key).unwrap_or_else(|| format!("rev_{name}"))),
-        ..RelationIngest::new([source, name, destination], Vec::<Input>::new())
-    })
+    let full = key.join(":");
+    ensure!(
+        !table.is_task() || line.values_for("reverse", &[&full]).next().is_none(),
+        "--reverse {full}: no other node sees the rows of the task {destination}, so its relations have no reverse; omit it"
+    );
+    let reverse = line.reverse_of(key).unwrap_or_else(|| format!("rev_{name}"));
+    let reverse = (!table.is_task()).then_some(reverse);
+    Ok(RelationIngest { edges, reverse, ..RelationIngest::new([source, name, destination], Vec::<Input>::new()) })
 }
 
 /// The relation that the rows of a link table are. Its other columns are edge features.
 fn link(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<RelationIngest> {
-    let columns: Vec<&String> = table.foreign_keys.keys().collect();
-    let key = &keys_of(table)[0];
-    let mut link = relation(line, table, key, table.edge_columns(Some(columns[0]), columns[1]))?;
+    let mut link = relation(line, table, &table.relations()[0], table.link_columns())?;
     if link.edges.form.columns.features.is_empty() {
         link.edges.form.columns.features = table.features(&[], notes)?;
     }
