@@ -99,7 +99,7 @@ fn a_mistake_is_named_with_the_file_of_the_folder() {
             table(&[("a", Column::F32(some(&[1.0]))), ("b", Column::F32(some(&[1.0])))], 9),
             &["part-11.parquet", "there are no ids, but some in"],
         ),
-        (b"id,a,b\n1,2,3\n".to_vec(), &["part-11.parquet", "Parquet files only"]),
+        (b"id,a,b\n1,2,3\n".to_vec(), &["part-11.parquet", "must be Parquet"]),
     ] {
         folder.file("nodes/part-11.parquet", bytes);
         assert_contains(&message(MatrixSource::open(&nodes)), parts);

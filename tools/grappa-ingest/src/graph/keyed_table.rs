@@ -55,7 +55,8 @@ pub struct TaskPart {
     /// `train`, `val` or `test`.
     pub split: &'static str,
     pub path: PathBuf,
-    pub schema: TableSchema,
+    /// The names of its columns. Those with targets may be missing.
+    pub columns: Vec<String>,
     pub rows: u64,
 }
 

@@ -39,13 +39,14 @@ pub fn read(line: &mut GraphLine, folder: &Path) -> Result<GraphLayout> {
     let relations: Vec<RelationKey> = tables.iter().flat_map(Table::relations).collect();
     line.add_names(&types, &relations);
     line.check(&types, &relations)?;
+    task_tables::check_targets(line, &tables)?;
     let mut graph = GraphLayout::default();
     for table in &tables {
         if table.is_link() {
             graph.relations.push(link(line, table, &mut graph.notes)?);
             continue;
         }
-        let nodes = nodes_of(line, table, &tables, &mut graph.notes)?;
+        let nodes = nodes_of(line, table, &mut graph.notes)?;
         graph.node_types.push(NodeTypeIngest { name: table.name.clone(), nodes });
         for key in table.relations() {
             graph.relations.push(relation(line, table, &key, table.edge_columns(&key[1]))?);
@@ -181,7 +182,7 @@ fn check(tables: &[Table], problems: &mut Vec<String>) {
 }
 
 /// The nodes that the rows of a table are.
-fn nodes_of(line: &GraphLine, table: &Table, tables: &[Table], notes: &mut Vec<String>) -> Result<NodeIngest> {
+fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<NodeIngest> {
     let kind = match table.keys.primary.as_ref().and_then(|key| table.schema.column(key)).map(|column| column.values) {
         None => "dense",
         Some(ColumnValues::Text) => "string",
@@ -205,7 +206,9 @@ fn nodes_of(line: &GraphLine, table: &Table, tables: &[Table], notes: &mut Vec<S
         );
         notes.extend((!table.is_task()).then_some(note));
     }
-    task_tables::add_targets(line, table, tables, &mut nodes)?;
+    if let Role::Task(parts) = &table.role {
+        notes.push(task_tables::complete(line, table, parts, &mut nodes));
+    }
     let columns = &mut nodes.data.tables.columns;
     let time = columns.time.as_ref().map(|time| time.column.clone());
     let named = [&columns.label[..], &columns.split, &Vec::from_iter(time)].concat();
@@ -231,9 +234,6 @@ fn nodes_of(line: &GraphLine, table: &Table, tables: &[Table], notes: &mut Vec<S
     }
     if has_features && nodes.data.encoding.missing.0.is_empty() {
         nodes.data.encoding.missing = missing_by_mean();
-    }
-    if table.is_task() {
-        notes.push(task_tables::note(table, &nodes));
     }
     Ok(nodes)
 }

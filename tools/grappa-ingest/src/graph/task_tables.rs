@@ -9,16 +9,22 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use grappa_console::{count, printable};
-use grappa_engine::ingest::{ColumnValues, Input, LabelType, NodeIngest, SplitFile, TableParts};
+use grappa_engine::ingest::{
+    ColumnSchema, ColumnValues, Input, LabelType, NodeIngest, NodeSplits, SplitFile, TableOptions, TableParts,
+};
 
 use super::{
     keyed_table::{Role, Table, TableKeys, TaskPart},
     layout::{quoted, row_numbers},
-    line::{GraphLine, NO_COLUMN},
+    line::GraphLine,
 };
+use crate::data::Data;
 
-/// The files of a task, in the order of its rows.
-const PARTS: [(&str, &str); 3] = [("train", "train.parquet"), ("val", "val.parquet"), ("test", "test.parquet")];
+/// The splits of a task, in the order of its rows. The file of each has its name.
+const SPLITS: [&str; 3] = ["train", "val", "test"];
+
+/// The word for no task.
+const NO_TASK: &str = "none";
 
 /// A task of the folder.
 struct TaskEntry {
@@ -33,12 +39,13 @@ struct TaskEntry {
 pub fn read(line: &GraphLine, folder: &Path) -> Result<Vec<Table>> {
     let entries = if folder.is_dir() { entries_of(folder)? } else { Vec::new() };
     let chosen: Vec<&str> = line.values("task").collect();
-    let has_none = chosen.contains(&NO_COLUMN);
-    ensure!(!has_none || chosen.len() == 1, "--task {NO_COLUMN} chooses no task; give it without other tasks");
-    for name in chosen.iter().filter(|name| !has_none && entries.iter().all(|entry| entry.name != **name)) {
+    let has_none = chosen.contains(&NO_TASK);
+    ensure!(!has_none || chosen.len() == 1, "--task {NO_TASK} chooses no task; give it without other tasks");
+    let is_known = |name: &&str| entries.iter().any(|entry| entry.name == *name);
+    if let Some(name) = chosen.iter().copied().find(|name| !has_none && !is_known(name)) {
         let names: Vec<_> = entries.iter().map(|entry| printable(&entry.name)).collect();
         let known = match names.is_empty() {
-            true => format!("there are no tasks; omit --task, or write them to {}", folder.display()),
+            true => "there are no tasks; omit --task".to_owned(),
             false => format!("there are {}", names.join(", ")),
         };
         bail!("--task {}: there is no such task in {}; {known}", printable(name), folder.display());
@@ -80,216 +87,216 @@ pub fn is_table(path: &Path) -> bool {
 
 impl TaskEntry {
     fn read(&self) -> Result<Table> {
-        if !self.path.is_dir() {
-            let table = Table::read(&self.path)?
-                .with_context(|| format!("{}: expected a table of a task, found an array", self.path.display()))?;
-            return Ok(Table { role: Role::Task(Vec::new()), ..table });
+        if self.path.is_dir() {
+            return self.read_parts();
         }
-        let known: Vec<PathBuf> = PARTS.map(|(_, file)| self.path.join(file)).to_vec();
-        if let Some(other) = paths_in(&self.path)?.iter().find(|path| is_table(path) && !known.contains(path)) {
+        let table = Table::read(&self.path)?;
+        let table =
+            table.with_context(|| format!("{}: expected the table of a task, found an array", self.path.display()))?;
+        Ok(Table { role: Role::Task(Vec::new()), ..table })
+    }
+
+    /// Reads a task that has a file for each split.
+    fn read_parts(&self) -> Result<Table> {
+        let files: Vec<PathBuf> = SPLITS.iter().map(|split| self.path.join(format!("{split}.parquet"))).collect();
+        if let Some(other) = paths_in(&self.path)?.iter().find(|path| is_table(path) && !files.contains(path)) {
             bail!(
                 "{}: a task has the files train.parquet, val.parquet and test.parquet; rename this one, or move it elsewhere",
                 other.display()
             );
         }
-        let mut parts = Vec::new();
-        let mut first: Option<TableKeys> = None;
-        for (split, path) in PARTS.map(|(split, _)| split).into_iter().zip(known).filter(|(_, path)| path.exists()) {
-            let table = Table::read(&path)?.filter(|table| table.rows.is_some());
-            let Table { schema, rows: Some(rows), keys, .. } = table
-                .with_context(|| format!("{}: the files of a task are Parquet, and this is none", path.display()))?
-            else {
-                unreachable!("the rows are known")
-            };
-            let keys_of_first = first.get_or_insert_with(|| keys.clone());
-            ensure!(
-                keys == *keys_of_first || keys == TableKeys::default(),
-                "{}: its metadata has other keys than {}: {} instead of {}; write both with the same keys",
-                path.display(),
-                PARTS[0].1,
-                shown(&keys),
-                shown(keys_of_first)
-            );
-            parts.push(TaskPart { split, path, schema, rows });
-        }
         ensure!(
-            parts.first().is_some_and(|part| part.split == PARTS[0].0),
-            "{}: there is no {}, and a task is learned from its rows; write it, or leave the task out with --task",
-            self.path.display(),
-            PARTS[0].1
+            files[0].exists(),
+            "{}: there is no train.parquet, and a task is learned from its rows; write it, or leave the task out with --task",
+            self.path.display()
         );
+        let (mut parts, mut first) = (Vec::new(), None::<Table>);
+        for (split, path) in SPLITS.into_iter().zip(files).filter(|(_, path)| path.exists()) {
+            let table = Table::read(&path)?.filter(|table| table.rows.is_some());
+            let table = table
+                .with_context(|| format!("{}: the files of a task are Parquet, and this is none", path.display()))?;
+            let columns = table.schema.columns.iter().map(|column| column.name.clone()).collect();
+            parts.push(TaskPart { split, path, columns, rows: table.rows.unwrap_or(0) });
+            match &first {
+                None => first = Some(table),
+                Some(first) => check_keys(&table, first)?,
+            }
+        }
         let files: Vec<PathBuf> = parts.iter().map(|part| part.path.clone()).collect();
-        let train = Table::read(&files[0])?.expect("it is a table");
+        let first = first.expect("there is a file for training");
         Ok(Table {
             name: self.name.clone(),
             input: TableParts { name: self.path.clone(), files }.into(),
             rows: Some(parts.iter().map(|part| part.rows).sum()),
             role: Role::Task(parts),
-            ..train
+            ..first
         })
     }
 }
 
-/// Keys, for messages.
-fn shown(keys: &TableKeys) -> String {
-    let foreign = keys.foreign.iter().map(|(column, table)| format!("{column} of {table}"));
-    let others = keys.columns().filter(|(column, _)| !keys.foreign.contains_key(*column));
-    let all: Vec<String> = foreign.chain(others.map(|(column, role)| format!("{column} for {role}"))).collect();
-    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
-}
-
-/// Checks the columns of tasks, after options have named their keys.
-pub fn check(tables: &[Table], problems: &mut Vec<String>) {
-    for task in tables.iter().filter(|table| table.is_task()) {
-        let (name, file) = (printable(&task.name), task.path.display());
-        if tables.iter().any(|table| !table.is_task() && table.name == task.name) {
-            problems.push(format!("{file}: the task {name} has the name of a table; rename one of both"));
-        }
-        if task.keys.foreign.is_empty() {
-            problems.push(format!(
-                "{file}: the task {name} has no foreign key to its entities; give --foreign-key {}.COLUMN=TABLE, or {}",
-                task.name,
-                without(tables, task)
-            ));
-        }
-        let Role::Task(parts) = &task.role else { continue };
-        for part in parts {
-            for (column, role) in task.keys.columns().filter(|(column, _)| part.schema.column(column).is_none()) {
-                problems.push(format!("{}: there is no column {column}, {role}", part.path.display()));
-            }
-        }
-        let has_lists =
-            |column: &&String| task.schema.column(column).is_some_and(|column| column.values == ColumnValues::Lists);
-        if let Some(column) = task.keys.foreign.keys().find(has_lists) {
-            problems.push(format!(
-                "{file}: the task {name} is to predict links: {column} has a list of them in each row, and here a row has one \
-                 target; {}",
-                without(tables, task)
-            ));
-        }
-    }
-}
-
-/// The options that leave a task out.
-fn without(tables: &[Table], task: &Table) -> String {
-    let others = tables.iter().filter(|table| table.is_task() && table.name != task.name);
-    let mut options: Vec<String> = others.map(|other| format!("--task {}", quoted(&other.name))).collect();
-    if options.is_empty() {
-        options.push(format!("--task {NO_COLUMN}"));
-    }
-    format!("leave it out with {}", options.join(" "))
-}
-
-/// Gives the rows of a task their targets and splits, unless the command line names others.
-pub fn add_targets(line: &GraphLine, task: &Table, tables: &[Table], nodes: &mut NodeIngest) -> Result<()> {
-    let Role::Task(parts) = &task.role else { return Ok(()) };
-    let columns = &mut nodes.data.tables.columns;
-    if columns.label.is_empty() && nodes.data.labels.is_none() {
-        let time = columns.time.as_ref().map(|time| time.column.clone());
-        let named = [&columns.split[..], &columns.features, &Vec::from_iter(time)].concat();
-        columns.label = vec![target_of(task, tables, &named)?];
-    }
-    let column = match columns.label.as_slice() {
-        [column] => task.schema.column(column),
-        _ => None,
-    };
-    if column.is_some_and(|column| column.values == ColumnValues::Floats)
-        && !line.has_for_type("label-type", &task.name)
-    {
-        nodes.data.label_type = LabelType::Float;
-    }
-    let has_splits = !nodes.splits.files.is_empty() || nodes.splits.random.is_some() || !columns.split.is_empty();
-    if !has_splits {
-        nodes.splits.files = splits_of(task, parts);
-    }
+/// Fails if the metadata of two files of a task contradict one another.
+fn check_keys(table: &Table, first: &Table) -> Result<()> {
+    ensure!(
+        table.keys == first.keys || table.keys == TableKeys::default(),
+        "{}: the keys in its metadata are {}, and in {} they are {}; write both with the same keys",
+        table.path.display(),
+        shown(&table.keys),
+        first.path.display(),
+        shown(&first.keys)
+    );
     Ok(())
 }
 
-/// The column with the targets: the only one that has no other role.
-fn target_of(task: &Table, tables: &[Table], named: &[String]) -> Result<String> {
-    let (name, file) = (printable(&task.name), task.path.display());
-    let columns: Vec<_> = task.data(named).collect();
-    let column = match columns.as_slice() {
-        [column] => column,
-        [] => bail!(
-            "{file}: the task {name} has no column with targets beside its keys and times; {}",
-            without(tables, task)
-        ),
-        [first, ..] => {
-            let names: Vec<_> = columns.iter().map(|column| printable(&column.name)).collect();
-            bail!(
-                "{file}: which column has the targets of the task {name} is not known: {}; give --label {}={}, for example. The others \
-                 are features then",
-                names.join(", "),
-                quoted(&task.name),
-                quoted(&first.name)
-            )
+/// Keys, for messages.
+fn shown(keys: &TableKeys) -> String {
+    let TableKeys { primary, foreign, time } = keys;
+    let primary = primary.iter().map(|column| format!("{} for ids", printable(column)));
+    let foreign = foreign.iter().map(|(column, table)| format!("{} for {}", printable(column), printable(table)));
+    let time = time.iter().map(|column| format!("{} for times", printable(column)));
+    let all: Vec<String> = primary.chain(foreign).chain(time).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+/// Checks the names and columns of tasks, after options have named their keys.
+pub fn check(tables: &[Table], problems: &mut Vec<String>) {
+    for task in tables.iter().filter(|table| table.is_task()) {
+        if tables.iter().any(|table| !table.is_task() && table.name == task.name) {
+            let (name, file) = (printable(&task.name), task.path.display());
+            problems.push(format!("{file}: the task {name} has the name of a table; rename one of both"));
         }
-    };
-    match column.values {
-        ColumnValues::Integers | ColumnValues::Booleans | ColumnValues::Text | ColumnValues::Floats => {
-            Ok(column.name.clone())
+        let Role::Task(parts) = &task.role else { continue };
+        for part in parts {
+            for (column, role) in task.keys.columns().filter(|(column, _)| !part.columns.contains(column)) {
+                problems.push(format!("{}: there is no column {}, {role}", part.path.display(), printable(column)));
+            }
         }
-        ColumnValues::Lists | ColumnValues::Times | ColumnValues::Others => bail!(
-            "{file}: the targets of the task {name} in {} are {}, and here a row has one class or number; {}",
-            printable(&column.name),
-            match column.values {
+    }
+}
+
+/// Fails if a task has no entities, or other targets than a class or a number per row.
+pub fn check_targets(line: &GraphLine, tables: &[Table]) -> Result<()> {
+    let (mut problems, mut good) = (Vec::new(), Vec::new());
+    for task in tables.iter().filter(|table| table.is_task()) {
+        let columns = line.node_type(&task.name, &[])?.options(Data::default())?.nodes.data.tables.columns;
+        match refusal(task, &columns) {
+            Some(problem) => {
+                problems.push(format!("{}: the task {} {problem}", task.path.display(), printable(&task.name)));
+            }
+            None => good.push(format!("--task {}", quoted(&task.name))),
+        }
+    }
+    if good.is_empty() {
+        good.push(format!("--task {NO_TASK}"));
+    }
+    ensure!(
+        problems.is_empty(),
+        "{}; to leave {} out, give {}",
+        problems.join("; "),
+        if problems.len() == 1 { "this task" } else { "these tasks" },
+        good.join(" ")
+    );
+    Ok(())
+}
+
+/// Why a task can't be stored. None if it can.
+fn refusal(task: &Table, columns: &TableOptions) -> Option<String> {
+    if task.keys.foreign.is_empty() {
+        let name = quoted(&task.name);
+        return Some(format!("has no foreign key to its entities (--foreign-key {name}.COLUMN=TABLE names one)"));
+    }
+    let lists = task.schema.columns.iter().filter(|column| column.values == ColumnValues::Lists);
+    if let Some(column) = lists.clone().find(|column| task.keys.foreign.contains_key(&column.name)) {
+        let column = printable(&column.name);
+        return Some(format!(
+            "predicts links: {column} has a list of ids in each row, and here a row has one class or number"
+        ));
+    }
+    if !columns.label.is_empty() {
+        return None;
+    }
+    let targets = targets_of(task, columns);
+    match targets.as_slice() {
+        [] => Some("has no column with targets beside its keys and times".to_owned()),
+        [target] => {
+            let found = match target.values {
+                ColumnValues::Integers | ColumnValues::Booleans | ColumnValues::Text | ColumnValues::Floats => {
+                    return None;
+                }
                 ColumnValues::Lists => "lists",
                 ColumnValues::Times => "dates",
-                _ => "of a type that is not read",
-            },
-            without(tables, task)
-        ),
+                ColumnValues::Others => "values of a type that is not read",
+            };
+            Some(format!("has {found} in {}, and here a row has one class or number", printable(&target.name)))
+        }
+        [first, ..] => {
+            let names: Vec<_> = targets.iter().map(|column| printable(&column.name)).collect();
+            let (name, first) = (quoted(&task.name), quoted(&first.name));
+            Some(format!(
+                "has several columns that may have its targets, {} (--label {name}={first} names one, for example, and the others are \
+                 features)",
+                names.join(", ")
+            ))
+        }
     }
+}
+
+/// The columns that may have the targets: those without another role.
+fn targets_of<'a>(task: &'a Table, columns: &TableOptions) -> Vec<&'a ColumnSchema> {
+    let time = columns.time.as_ref().map(|time| &time.column).or(task.keys.time.as_ref());
+    let named = [&columns.split[..], &columns.features, &Vec::from_iter(time.cloned())].concat();
+    task.data(&named).collect()
+}
+
+/// Gives the rows of a task their targets and splits, unless the command line names others. Returns a note about the task.
+pub fn complete(line: &GraphLine, task: &Table, parts: &[TaskPart], nodes: &mut NodeIngest) -> String {
+    let columns = &mut nodes.data.tables.columns;
+    if columns.label.is_empty() && nodes.data.labels.is_none() {
+        let targets = targets_of(task, columns);
+        columns.label = targets.into_iter().map(|column| column.name.clone()).collect();
+    }
+    let labels: Vec<_> = columns.label.iter().filter_map(|column| task.schema.column(column)).collect();
+    let are_numbers = matches!(labels.as_slice(), [column] if column.values == ColumnValues::Floats);
+    if are_numbers && !line.has_for_type("label-type", &task.name) {
+        nodes.data.label_type = LabelType::Float;
+    }
+    let splits = match &nodes.splits {
+        NodeSplits { files, random: None } if files.is_empty() && columns.split.is_empty() => {
+            nodes.splits.files = splits_of(task, parts);
+            let counts: Vec<_> = parts.iter().map(|part| format!("{} {}", part.split, count(part.rows))).collect();
+            match counts.is_empty() {
+                true => format!(" without splits (--split {}=80/10/10 draws them)", quoted(&task.name)),
+                false => format!(" ({})", counts.join(", ")),
+            }
+        }
+        _ => String::new(),
+    };
+    let columns = &nodes.data.tables.columns;
+    let name = printable(&task.name);
+    let rows = task.rows.map_or_else(|| "rows".to_owned(), |rows| format!("{} rows", count(rows)));
+    let relations: Vec<_> = task.relations().iter().map(|key| printable(&key.join(":")).into_owned()).collect();
+    let time = match &columns.time {
+        Some(time) => format!("each at the time in {}", printable(&time.column)),
+        None => "without times".to_owned(),
+    };
+    let targets = match nodes.data.label_type {
+        LabelType::Classes => "classes".to_owned(),
+        LabelType::Partial => "classes, some of them unknown".to_owned(),
+        LabelType::Float => format!("numbers (--label-type {}=classes for classes)", quoted(&task.name)),
+    };
+    let labels = printable(&columns.label.join(", ")).into_owned();
+    format!("task {name}: {rows}{splits} of {}, {time}; the targets in {labels} are {targets}", relations.join(", "))
 }
 
 /// The rows of each split.
 fn splits_of(task: &Table, parts: &[TaskPart]) -> Vec<SplitFile> {
-    let mut first_row = 0;
-    let splits = parts.iter().map(|part| {
-        let rows = first_row..first_row + part.rows;
-        first_row = rows.end;
+    let (mut splits, mut first_row) = (Vec::new(), 0);
+    for TaskPart { split, path, rows, .. } in parts.iter().filter(|part| part.rows > 0) {
         let ids = match task.keys.primary {
-            Some(_) => Input::from(&part.path),
-            None => row_numbers(&part.path, rows),
+            Some(_) => Input::from(path),
+            None => row_numbers(path, first_row..first_row + rows),
         };
-        (part.rows, SplitFile::new(part.split, ids))
-    });
-    splits.filter(|(rows, _)| *rows > 0).map(|(_, split)| split).collect()
-}
-
-/// The note about a task: its rows, relations, times and targets.
-pub fn note(task: &Table, nodes: &NodeIngest) -> String {
-    let columns = &nodes.data.tables.columns;
-    let rows = task.rows.map_or_else(|| "rows".to_owned(), |rows| format!("{} rows", count(rows)));
-    let parts = match &task.role {
-        Role::Task(parts) if nodes.splits.files.len() > 0 && !parts.is_empty() => {
-            let parts: Vec<_> = parts.iter().map(|part| format!("{} {}", part.split, count(part.rows))).collect();
-            format!(" ({})", parts.join(", "))
-        }
-        _ if nodes.splits.random.is_some() || !columns.split.is_empty() || !nodes.splits.files.is_empty() => {
-            String::new()
-        }
-        _ => format!(" without splits (--split {}=80/10/10 draws them)", quoted(&task.name)),
-    };
-    let relations: Vec<_> = task.relations().iter().map(|key| printable(&key.join(":")).into_owned()).collect();
-    let time = match &columns.time {
-        Some(time) => format!(", each at the time in {}", printable(&time.column)),
-        None => ", without times".to_owned(),
-    };
-    let kind = match nodes.data.label_type {
-        LabelType::Classes => "classes".to_owned(),
-        LabelType::Partial => "classes, some unknown,".to_owned(),
-        LabelType::Float => "numbers".to_owned(),
-    };
-    let remedy = match nodes.data.label_type {
-        LabelType::Float => format!(" (--label-type {}=classes for classes)", quoted(&task.name)),
-        LabelType::Classes | LabelType::Partial => String::new(),
-    };
-    format!(
-        "task {}: {rows}{parts} of {}{time}; targets are the {kind} in {}{remedy}",
-        printable(&task.name),
-        relations.join(", "),
-        printable(&columns.label.join(", "))
-    )
+        splits.push(SplitFile::new(split, ids));
+        first_row += rows;
+    }
+    splits
 }
