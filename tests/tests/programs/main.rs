@@ -38,5 +38,6 @@ mod sample;
 mod signals;
 mod split;
 mod store;
+mod task_tables;
 mod times;
 mod unfinished;

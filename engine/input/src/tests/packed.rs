@@ -157,6 +157,34 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
 }
 
 #[test]
+fn the_number_of_a_row_may_be_either_end() {
+    let folder = Folder::new();
+    let paths = [("a.parquet", [5, 7, 5]), ("b.parquet", [8, 9, 8])].map(|(name, keys)| {
+        let rows = keys.map(|key| (Some(key), Some(1), Some(0.5)));
+        folder.file(name, parquet_file(["key", "other", "more"], &[&rows[..2], &rows[2..]], Compression::SNAPPY))
+    });
+    let key = || Some("key".to_owned());
+    let ends = [
+        EdgeColumnOptions { row_end: Some(EdgeEnd::Source), target: key(), ..Default::default() },
+        EdgeColumnOptions { row_end: Some(EdgeEnd::Target), source: key(), ..Default::default() },
+    ];
+    let rows_first = [(0, 5), (1, 7), (2, 5), (3, 8), (4, 9), (5, 8)];
+    for (columns, is_source) in ends.into_iter().zip([true, false]) {
+        let expected = rows_first.map(|(row, key)| if is_source { (row, key) } else { (key, row) });
+        for block_bytes in [16, 32, 1 << 20] {
+            let options = EdgeSourceOptions { columns: columns.clone(), block_bytes, ..Default::default() };
+            let source = EdgeSource::open(&paths, options).unwrap();
+            assert_eq!(read(&source, 1).unwrap().edges, expected);
+            let role = if is_source { "target key" } else { "source key" };
+            assert_contains(&source.readings()[0].to_string(), &[&format!("Parquet; {role}; left out")]);
+        }
+        let columns = EdgeColumnOptions { source: None, target: None, ..columns };
+        let error = message(EdgeSource::open(&paths, EdgeSourceOptions { columns, ..Default::default() }));
+        assert_contains(&error, &["a.parquet", if is_source { "give --dst" } else { "give --src" }]);
+    }
+}
+
+#[test]
 fn bad_parquet_rows_are_errors_or_rejects() {
     let folder = Folder::new();
     let rows = [

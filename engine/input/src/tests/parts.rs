@@ -1,5 +1,6 @@
 //! Tests of tables that are folders of Parquet files.
 
+use grappa_formats::{manifest::LabelKind, time_axis::TimeUnit};
 use grappa_io::Position;
 
 use super::{
@@ -136,4 +137,63 @@ fn a_folder_of_strings_is_read_in_its_order() {
     folder.file("ids/b.parquet", table(&[("id", Column::Text(vec![]))], 1));
     folder.file("ids/c.parquet", table(&[("id", Column::Text(some(&["w"])))], 1));
     assert_eq!(strings(&folder.0.path().join("ids")).unwrap(), ["u", "v", "w"]);
+}
+
+#[test]
+fn rows_of_files_without_a_column_have_no_values() {
+    let folder = Folder::new();
+    let times = |days: &[i64]| Column::Times(days.iter().map(|day| Some(day * 86_400_000_000)).collect());
+    let rows = |name: &str, days: &[i64], label: Option<Column>| {
+        let columns = [("at", times(days))].into_iter().chain(label.map(|label| ("y", label)));
+        folder.file(name, table(&columns.collect::<Vec<_>>(), 2))
+    };
+    let files = vec![
+        rows("train.parquet", &[5, 4, 3], Some(Column::I64(vec![Some(1), None, Some(0)]))),
+        rows("empty.parquet", &[], None),
+        rows("test.parquet", &[7, 9], None),
+        rows("last.parquet", &[2], Some(Column::F64(some(&[2.0])))),
+    ];
+    let input = Input::from(TableParts { name: folder.0.path().join("task"), files: files.clone() });
+    let columns = TableOptions { id: vec!["none".to_owned()], label: vec!["y".to_owned()], ..Default::default() };
+    let form = TableForm { columns, ..TableForm::default() };
+    let source = LabelSource::open_with(&input, &form, LabelType::Classes).unwrap();
+    assert_eq!(
+        (source.rows(), source.kind(), source.path()),
+        (Some(6), LabelKind::Single, &*folder.0.path().join("task"))
+    );
+    let expected = [Some(&[1][..]), None, Some(&[0]), None, None, Some(&[2])];
+    for at_once in [1, 2, 4, 9] {
+        let (mut row, mut batch) = (0, LabelBatch::default());
+        while source.read_rows(row as u64, at_once, &mut batch).unwrap() > 0 {
+            for index in 0..batch.len() {
+                assert_eq!(batch.get(index), expected[row + index], "row {} of {at_once} at once", row + index);
+            }
+            row += batch.len();
+        }
+        assert_eq!(row, 6);
+    }
+    let place = source.place(4);
+    assert_eq!((place.path, place.position), (&*files[2], Position::Row(1)));
+    // All of them have times.
+    let columns = TableOptions {
+        time: Some(TimeColumn { column: "at".to_owned(), unit: Some(TimeUnit::Days) }),
+        ..Default::default()
+    };
+    let timed = TableForm { columns, ..TableForm::default() };
+    let mut read = Vec::new();
+    let source = NodeTimeSource::open(&input, &timed).unwrap().unwrap();
+    assert_eq!(source.read_rows(0, 9, &mut read).unwrap(), 6);
+    assert_eq!(read, [5, 4, 3, 7, 9, 2]);
+    // A row without a time is named.
+    let columns = [("y", Column::I64(some(&[1]))), ("z", Column::I64(some(&[1])))];
+    let files = vec![files[0].clone(), folder.file("late.parquet", table(&columns, 9))];
+    let input = Input::from(TableParts { name: "task".into(), files });
+    let source = NodeTimeSource::open(&input, &timed).unwrap().unwrap();
+    assert_contains(
+        &message(source.read_rows(0, 9, &mut read)),
+        &["late.parquet at row 0", "each node of a type with times has one"],
+    );
+    // The files of a folder all have the same columns.
+    let error = message(LabelSource::open_with(folder.0.path().to_owned(), &form, LabelType::Classes));
+    assert_contains(&error, &["empty.parquet"]);
 }
