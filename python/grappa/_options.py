@@ -119,6 +119,8 @@ class IngestOptions(TypedDict, total=False):
     stratify: bool
     #: Separator of tables in text, as for separator=.
     table_separator: str | float
+    #: Task of tables=, by the name of its folder or file in DIR/tasks; none for no task.
+    task: str | Sequence[str]
     #: Ids or mask of the test nodes, as for train=.
     test: Any
     #: Files with the test edges, as for val_edges=.

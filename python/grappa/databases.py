@@ -1,4 +1,4 @@
-"""Tables with keys as inputs of ingest: a dict of tables in memory, or a `relbench.base.Database`.
+"""Tables with keys as inputs of ingest: a dict of tables in memory, or a `relbench.base.Database`, and tasks of its entities.
 
 The engine reads keys from a folder of Parquet files, as ``grappa-ingest --tables``. Tables in memory are written there batch by batch, with
 their keys in the metadata, as RelBench writes them."""
@@ -17,14 +17,21 @@ from .optional import needed
 from .temporary import private_folder
 
 #: Options that name keys in a folder of tables, and the arguments for tables in memory.
-OF_FOLDERS = {"key": "keys", "foreign_key": "foreign_keys", "link_table": "link_tables"}
+OF_FOLDERS = {"key": "keys", "foreign_key": "foreign_keys", "link_table": "link_tables", "task": "tasks"}
+
+#: The splits of a task, in the order of its rows.
+SPLITS = ("train", "val", "test")
 
 
 @dataclass
 class Keyed:
-    """A table with its keys. `reader` gives its batches once."""
+    """A table with its keys, or a part of a task. `reader` gives its batches once."""
 
     name: str
+    #: The table in messages.
+    shown: str
+    #: The path of its file in the folder, without ``.parquet``.
+    file: str
     reader: Any
     key: str | None
     #: The table that each column with foreign keys points to.
@@ -33,11 +40,6 @@ class Keyed:
     #: Whether its index of pandas has no name and does not count rows.
     is_labelled: bool = False
     is_link: bool = False
-
-    @property
-    def shown(self) -> str:
-        """The table in messages."""
-        return f"tables[{self.name!r}]"
 
     @property
     def ids(self) -> Literal["integers", "text", "nothing"] | None:
@@ -63,19 +65,24 @@ def folder_options(
     keys: Mapping[str, str] | None,
     foreign_keys: Mapping[str, str] | None,
     link_tables: Iterable[str] | None,
+    tasks: Iterable[str] | Mapping[str, Any] | None,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The keys of a folder of tables, as the program names them. `given` are the other options.
 
     Raises:
+        TypeError: Tasks are data.
         ValueError: Keys are given in both ways.
     """
+    if isinstance(tasks, (str, Mapping)):
+        raise TypeError(f"tasks={tasks!r}: the tasks of a folder are chosen by a list of their names, such as tasks=['churn']")
     options = {
         "key": [f"{table}.{column}" for table, column in _mapping("keys", keys, '{"users": "id"}').items()],
         "foreign_key": [
             f"{column}={table}" for column, table in _mapping("foreign_keys", foreign_keys, '{"orders.user": "users"}').items()
         ],
         "link_table": _link_tables(link_tables),
+        "task": [] if tasks is None else list(tasks) or ["none"],
     }
     twice = next((name for name, values in options.items() if values and name in given), None)
     if twice is not None:
@@ -95,6 +102,7 @@ class Folder:
         """Writes a table, and returns its path."""
         parquet = needed("pyarrow.parquet", "tables in memory")
         path = os.path.join(self.path, file)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with parquet.ParquetWriter(path, schema, compression="none") as writer:
             for batch in batches:
                 writer.write_batch(batch)
@@ -130,16 +138,18 @@ def write_tables(
     keys: Mapping[str, str] | None,
     foreign_keys: Mapping[str, str] | None,
     link_tables: Iterable[str] | None,
+    tasks: Mapping[str, Any] | Iterable[str] | None,
     path: str,
     options: dict[str, Any],
 ) -> Folder:
-    """Writes tables with keys to the folder `path`.
+    """Writes tables with keys, and tasks of their rows, to the folder `path`.
 
     Args:
         tables: The tables by name, or a `relbench.base.Database`.
         keys: The column with the ids of the rows of a table, by the table.
         foreign_keys: The table that a column points to, by table and column: ``{"orders.user": "users"}``.
         link_tables: The tables whose rows are edges.
+        tasks: The tasks by name: a table, a dict of a table for each split, or a task of RelBench.
         options: The other options of the ingest.
 
     Raises:
@@ -158,20 +168,27 @@ def write_tables(
             f"tables={type(tables).__name__}: give a folder of Parquet or CSV files, a dict of tables by name, such as "
             'tables={"users": users, "orders": orders}, or a Database of RelBench'
         )
-    opened = {name: _opened(name, table, path) for name, table in tables.items()}
+    opened = {name: _opened(name, f"tables[{name!r}]", str(name), table, path) for name, table in tables.items()}
+    of_tasks = _opened_tasks(tasks, opened, path)
+    # A task has several parts of one name.
+    named = {name: [table] for name, table in opened.items()} | of_tasks
     for name, column in _mapping("keys", keys, '{"users": "id"}').items():
-        _table("keys", name, opened).key = _column_name(column)
+        for table in _tables("keys", name, named):
+            table.key = _column_name(column)
     for place, target in _mapping("foreign_keys", foreign_keys, '{"orders.user": "users"}').items():
-        table, column = _table_and_column(place, opened)
-        table.foreign_keys[column] = target
+        parts, column = _tables_and_column(place, named)
+        for table in parts:
+            table.foreign_keys[column] = target
     for name in _link_tables(link_tables):
-        _table("link_tables", name, opened).is_link = True
-    for table in opened.values():
+        for table in _tables("link_tables", name, {name: named[name] for name in opened}):
+            table.is_link = True
+    every = [table for parts in named.values() for table in parts]
+    for table in every:
         _check(table, opened)
     if not any(table.foreign_keys for table in opened.values()):
         raise ValueError('no table has a foreign key, so there are no edges; give foreign_keys={"orders.user": "users"}')
     folder = Folder(path)
-    for table in opened.values():
+    for table in every:
         _write(table, opened, folder)
     links = [table.name for table in opened.values() if table.is_link]
     folder.options = {"tables": path, **({"link_table": links} if links else {})}
@@ -190,14 +207,14 @@ def _link_tables(value: Any) -> list[str]:
     return list(value or ())
 
 
-def _table(argument: str, name: Any, tables: dict[str, Keyed]) -> Keyed:
+def _tables(argument: str, name: Any, tables: dict[str, list[Keyed]]) -> list[Keyed]:
     if name not in tables:
         raise ValueError(f"{argument} has {name!r}, and there is no such table; there are {', '.join(map(repr, tables))}")
     return tables[name]
 
 
-def _table_and_column(path: Any, tables: dict[str, Keyed]) -> tuple[Keyed, str]:
-    """The table and column of ``"orders.user"``. Names of tables may have dots."""
+def _tables_and_column(path: Any, tables: dict[str, list[Keyed]]) -> tuple[list[Keyed], str]:
+    """The table, or the parts of the task, and the column of ``"orders.user"``. Names of tables may have dots."""
     known = [name for name in tables if isinstance(path, str) and path.startswith(f"{name}.")]
     if not known:
         raise ValueError(
@@ -211,16 +228,43 @@ def _table_and_column(path: Any, tables: dict[str, Keyed]) -> tuple[Keyed, str]:
 # Reading.
 
 
-def _opened(name: Any, table: Any, folder: str) -> Keyed:
+def _opened_tasks(tasks: Any, tables: dict[str, Keyed], folder: str) -> dict[str, list[Keyed]]:
+    """The parts of each task, in the order of its rows."""
+    if tasks is None:
+        return {}
+    if not isinstance(tasks, Mapping):
+        raise TypeError(
+            f"tasks={tasks!r}: tables in memory have their tasks in memory; give a dict of them by name, such as "
+            'tasks={"churn": {"train": train, "val": val, "test": test}}'
+        )
+    opened = {}
+    for name, task in tasks.items():
+        if name in tables:
+            raise ValueError(f"tasks has {name!r}, which is the name of a table; rename one of both")
+        shown, file = f"tasks[{name!r}]", os.path.join("tasks", str(name))
+        if hasattr(task, "get_table"):
+            task = {split: task.get_table(split) for split in SPLITS}
+        if not isinstance(task, Mapping) or not set(task) & set(SPLITS):
+            opened[name] = [_opened(name, shown, file, task, folder)]
+            continue
+        if "train" not in task or not set(task) <= set(SPLITS):
+            raise ValueError(f"{shown} has {', '.join(map(repr, task))}; a task has the tables 'train', 'val' and 'test'")
+        parts = [split for split in SPLITS if split in task]
+        opened[name] = [_opened(name, f"{shown}[{split!r}]", os.path.join(file, split), task[split], folder) for split in parts]
+    return opened
+
+
+def _opened(name: Any, shown: str, file: str, table: Any, folder: str) -> Keyed:
     if not isinstance(name, str) or not name or "/" in name or "\0" in name:
-        raise ValueError(f"tables has the name {name!r}; a name is a string without /, because it becomes the name of a node type")
+        argument = shown.partition("[")[0]
+        raise ValueError(f"{argument} has the name {name!r}; a name is a string without /, because it becomes the name of a node type")
     key, foreign_keys, time = None, {}, None
     if hasattr(table, "pkey_col") and hasattr(table, "fkey_col_to_pkey_table"):
         key, foreign_keys, time = table.pkey_col, dict(table.fkey_col_to_pkey_table), getattr(table, "time_col", None)
         table = table.df
-    reader = _reader(table, f"tables[{name!r}]", folder)
+    reader = _reader(table, shown, folder)
     _require_no_durations([field.name for field in reader.schema if str(field.type).startswith("duration")])
-    return Keyed(name, reader, key, foreign_keys, time, _is_labelled(table))
+    return Keyed(name, shown, file, reader, key, foreign_keys, time, _is_labelled(table))
 
 
 def _reader(table: Any, shown: str, folder: str) -> Any:
@@ -340,7 +384,7 @@ def _write(table: Keyed, tables: dict[str, Keyed], folder: Folder) -> None:
     fields = [field.with_type(_id_type(field.type, keys[field.name])) if field.name in keys else field for field in fields]
     schema = pa.schema(fields, {name: json.dumps(value) for name, value in metadata.items()})
 
-    folder.write(f"{table.name}.parquet", table.shown, schema, _batches(table, schema, set(keys)))
+    folder.write(f"{table.file}.parquet", table.shown, schema, _batches(table, schema, set(keys)))
 
 
 def _batches(table: Keyed, schema: Any, keys: set[str | None]) -> Iterator[Any]:

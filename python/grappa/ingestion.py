@@ -26,6 +26,7 @@ def ingest(
     keys: Mapping[str, str] | None = None,
     foreign_keys: Mapping[str, str] | None = None,
     link_tables: Sequence[str] | None = None,
+    tasks: Sequence[str] | Mapping[str, Any] | None = None,
     num_nodes_dict: Mapping[str, int] | None = None,
     node_type: str | None = None,
     edge_type: str | None = None,
@@ -64,6 +65,9 @@ def ingest(
         keys: The column with the ids of the rows, by table: ``{"users": "id"}``.
         foreign_keys: The table that a column points to: ``{"orders.user": "users"}``.
         link_tables: Tables with two foreign keys, whose rows are edges instead of nodes.
+        tasks: Tasks of entities, whose rows become nodes with times, labels and splits. Of a folder, the names of those that are read:
+            all of them by default, none with ``[]``. Of tables in memory, a dict by name: a table of all rows, a dict with the tables
+            ``"train"``, ``"val"`` and ``"test"``, or a task of RelBench. ``foreign_keys={"churn.user": "users"}`` names its entities.
         num_nodes_dict: The number of nodes of each type in a dict of edges. Without it, types have as many as rows of features or
             labels, or else as the largest number in edges asks for.
         node_type: The attribute of the nodes of a graph of NetworkX that names their type.
@@ -93,7 +97,7 @@ def ingest(
         (10, 20)
     """
     given: dict[str, Any] = {**options}
-    of_tables, of_attributes = (keys, foreign_keys, link_tables), (node_type, edge_type)
+    of_tables, of_attributes = (keys, foreign_keys, link_tables, tasks), (node_type, edge_type)
     _check_kinds(edges, tables, of_tables, num_nodes_dict, of_attributes)
     if isinstance(tables, (str, os.PathLike)):
         from .databases import folder_options
@@ -133,7 +137,7 @@ def ingest(
 def _check_kinds(edges: Any, tables: Any, of_tables: tuple[Any, ...], num_nodes_dict: Any, of_attributes: tuple[Any, ...]) -> None:
     """Fails if an argument is of another kind of graph."""
     if tables is None and any(argument is not None for argument in of_tables):
-        raise ValueError("keys=, foreign_keys= and link_tables= name the keys of tables; give tables=")
+        raise ValueError("keys=, foreign_keys=, link_tables= and tasks= are for tables with keys; give tables=")
     if tables is not None and edges is not None:
         raise ValueError("a graph is of edges or of tables; leave out one of both")
     if num_nodes_dict is not None and not isinstance(edges, Mapping):

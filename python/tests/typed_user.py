@@ -31,14 +31,15 @@ def build() -> None:
     store = grappa.ingest(edges, out="a", ids="sparse", undirected=True, memory="2GiB", id=["a", "b"], train=[0], src=0, missing=["mean"])
     assert_type(store, grappa.Store | grappa.Graph | dict[str, Any])
     grappa.ingest({("a", "to", "b"): (edges[0], edges[1])}, num_nodes_dict={"a": 2, "b": 2}, features={"a": edges}, out="a")
-    grappa.ingest(tables="shop", keys={"users": "id"}, foreign_keys={"orders.user": "users"}, link_tables=["likes"], out="a")
+    grappa.ingest(tables="shop", keys={"users": "id"}, foreign_keys={"orders.user": "users"}, link_tables=["likes"], tasks=["churn"], out="a")
     grappa.ingest(tables="shop", keys="users.id", out="a")  # type: ignore[arg-type]
     grappa.ingest(edges, out="a", idss="string")  # type: ignore[call-arg]
     grappa.ingest(edges, out="a", ids="strings")  # type: ignore[arg-type]
     grappa.generate("sbm", nodes=1000, classes=4, seed=3, as_="npy", out="b")
     grappa.generate("ba", out="b")  # type: ignore[call-overload]
     assert_type(grappa.generate("typed", nodes={"a": 5}, edges={("a", "to", "a"): 9}, out="c"), grappa.Graph)
-    grappa.ingest(tables={"users": edges}, keys={"users": "id"}, out="a")
+    grappa.ingest(tables={"users": edges}, keys={"users": "id"}, tasks={"churn": {"train": edges}}, out="a")
+    grappa.ingest(tables="shop", tasks=3, out="a")  # type: ignore[arg-type]
 
 
 def train_typed(graph: grappa.Graph) -> None:

@@ -109,7 +109,7 @@ fn the_rows_of_a_task_are_nodes_in_the_order_of_its_splits() {
     for (split, rows) in [("train", "0\n1\n2\n"), ("val", "3\n4\n"), ("test", "5\n6\n")] {
         assert_eq!(exported(&folder, "churn", &format!("--split {split}")), rows);
     }
-    assert_eq!(exported(&folder, "spend", "--labels"), "id,label\n0,1.5\n1,2\n2,2.5\n");
+    assert_eq!(exported(&folder, "spend", "--labels"), "id,spent\n0,1.5\n1,2\n2,2.5\n");
     let entities = [("12", "0"), ("10", "1"), ("11", "2"), ("11", "3"), ("10", "4"), ("12", "5"), ("10", "6")];
     assert_eq!(edges_of(&folder.path("g.grappa"), "users:user_id:churn"), pairs(&entities));
     // A table without a key has its rows at the other end, and both directions.
@@ -147,7 +147,10 @@ fn tasks_are_chosen_by_name() {
     refused("--reverse users:user_id:churn=rev", &["--reverse users:user_id:churn", "omit it"]);
     refused("--link-table churn", &["--link-table churn", "task"]);
     refused("--foreign-key orders.item_id=churn", &["points to churn, a task"]);
-    folder.run("ingest --edges e.csv --task churn --out h.grappa").failure(&["--tables"]);
+    folder.write("e.csv", "0,1\n");
+    for line in ["--edges e.csv --task churn", "--edges a:to:b=e.csv --task churn", "--edges e.csv --key users.id"] {
+        folder.run(&format!("ingest {line} --out h.grappa")).failure(&["is for the tables of --tables", "omit it"]);
+    }
     // The reverses of all relations are those of tables.
     assert_eq!(types("--reverse --task churn"), ["churn"]);
     fs::remove_dir_all(folder.path("shop/tasks")).unwrap();
@@ -262,8 +265,11 @@ fn a_task_with_ids_keeps_them() {
 #[test]
 fn mistakes_in_the_files_of_tasks_are_named() {
     let folder = shop();
+    // Warnings about labels come before some errors.
     let refused = |parts: &[&str]| {
-        folder.run("ingest --tables shop --out h.grappa").failure(parts);
+        let ran = folder.run("ingest --tables shop --out h.grappa");
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        parts.iter().for_each(|part| assert!(ran.stderr.contains(part), "{part}: {ran:?}"));
     };
     // Predictions of links, as RelBench has them.
     let rec = |name: &str| {
@@ -338,7 +344,11 @@ fn a_changed_file_of_a_task_is_noticed_by_a_resumed_ingest() {
     let folder = shop();
     let line = "ingest --tables shop --threads 1 --quiet --out g.grappa";
     folder.success(&line.replace("g.grappa", "whole.grappa"));
-    for change in ["create nodes-3/splits/train", "create relation-4/chunk-0/edges"] {
+    for change in [
+        "create nodes-3.partial/splits/val.roaring.tmp",
+        "create nodes-3.partial/scratch/labels-0-0",
+        "create relation-4.partial/journal",
+    ] {
         assert!(Held::before(change, &mut folder.command(line)).kill(), "{change}");
         let test = folder.bytes("shop/tasks/churn/test.parquet");
         write_part(&folder, "shop/tasks/churn/test.parquet", &[12], &[8], None);

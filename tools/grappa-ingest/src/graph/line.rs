@@ -102,6 +102,9 @@ pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by"
 /// Options that this module reads itself.
 const OF_GRAPHS: [&str; 7] = ["nodes", "edges", "reverse", "key", "foreign-key", "link-table", "task"];
 
+/// Options of `--tables`.
+const OF_TABLES: [&str; 4] = ["key", "foreign-key", "link-table", "task"];
+
 /// Options that are a whole graph.
 pub const WHOLE_GRAPHS: [&str; 7] = ["tables", "triples", "gconstruct", "neo4j", "graphbolt", "igb", "ogb"];
 
@@ -172,6 +175,10 @@ impl GraphLine {
             options.push(GivenOption { name: name.to_owned(), values });
         }
         let graph = Self { options, names: Vec::new(), triple_relations: Vec::new(), program: program.clone(), flags };
+        // The parser does not check this beside options that --tables conflicts with.
+        if let Some(option) = OF_TABLES.into_iter().find(|option| graph.has(option) && !graph.has("tables")) {
+            bail!("--{option} is for the tables of --tables, and there are none; give --tables FOLDER, or omit it");
+        }
         let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
             || graph.values("nodes").any(|value| value.contains('='))
             || WHOLE_GRAPHS.iter().any(|name| *name != "ogb" && graph.has(name))
