@@ -22,16 +22,16 @@ pub struct TypeArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["edges", "ogb", "triples"])]
     tables: Option<PathBuf>,
     /// Column with the ids of the rows of a table of --tables
-    #[arg(long, value_name = "TABLE.COLUMN", requires = "tables")]
+    #[arg(long, value_name = "TABLE.COLUMN")]
     key: Vec<String>,
     /// Column of a table of --tables with the ids of rows of another table
-    #[arg(long, value_name = "TABLE.COLUMN=TABLE", requires = "tables")]
+    #[arg(long, value_name = "TABLE.COLUMN=TABLE")]
     foreign_key: Vec<String>,
     /// Table of --tables whose rows are edges between the tables of its two foreign keys
-    #[arg(long, value_name = "TABLE", requires = "tables")]
+    #[arg(long, value_name = "TABLE")]
     link_table: Vec<String>,
     /// Task of --tables, by the name of its folder or file in DIR/tasks; none for no task [default: all tasks]
-    #[arg(long, value_name = "NAME", requires = "tables")]
+    #[arg(long, value_name = "NAME")]
     task: Vec<String>,
     /// Files with triples of head, relation and tail, separated by tabs
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb"])]
