@@ -1,6 +1,12 @@
 //! Training on graphs with times: links and nodes at their times, and tasks that do not use times.
 
-use grappa_tests::{program::run, random::Random};
+use std::fs;
+
+use grappa_tests::{
+    parquet::{Column, write_described},
+    program::run,
+    random::Random,
+};
 
 use crate::fixture::{TrainFolder, assert_close, assert_failed};
 
@@ -270,6 +276,109 @@ fn predictions_of_rows_equal_evaluations_and_do_not_depend_on_later_events() {
         ));
         assert_failed(&run(&mut folder.program("predict run other.grappa --out rows.csv")), &parts);
     }
+}
+
+/// The rows of a split of two tasks.
+#[derive(Default)]
+struct TaskRows {
+    customers: Vec<i64>,
+    times: Vec<i64>,
+    returns: Vec<i64>,
+    sums: Vec<f32>,
+}
+
+/// Three tables and two tasks as RelBench writes them: customers, products and orders, whether a customer comes back, and what a customer will
+/// spend. Customers who spend more come back.
+fn database() -> TrainFolder {
+    const CUSTOMERS: i64 = 300;
+    const DAY: i64 = 86_400_000;
+    let folder = TrainFolder::empty();
+    let mut random = Random::new(12);
+    let write = |name: &str, columns: &[(&str, Column<'_>)], keys: [&str; 3]| {
+        let path = folder.path(&format!("shop/{name}.parquet"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let keys = ["pkey_col", "fkey_col_to_pkey_table", "time_col"].into_iter().zip(keys);
+        write_described(&path, columns, 2, &keys.collect::<Vec<_>>());
+    };
+    let (mut buyers, mut products, mut at, mut amounts) = (vec![], vec![], vec![], vec![]);
+    let mut splits: [TaskRows; 3] = Default::default();
+    for customer in 0..CUSTOMERS {
+        let spends = random.below(2) as i64;
+        for question in 0..2 {
+            let day = 100 + 50 * question + random.below(20) as i64;
+            for order in 0..6 {
+                // Three orders before the question, and three after it.
+                let away = (1 + random.below(20) as i64) * if order < 3 { -1 } else { 1 };
+                buyers.push(customer);
+                products.push(random.below(20) as i64);
+                at.push((day + away) * DAY);
+                amounts.push(10.0 + 20.0 * spends as f32 + random.below(5) as f32);
+            }
+            let split = if question == 0 { usize::from(customer % 5 == 0) } else { 1 + usize::from(customer % 2 == 0) };
+            let rows = &mut splits[split];
+            rows.customers.push(customer);
+            rows.times.push(day * DAY);
+            rows.returns.push(spends);
+            rows.sums.push(30.0 + 60.0 * spends as f32);
+        }
+    }
+    let all: Vec<i64> = (0..CUSTOMERS).collect();
+    let ages: Vec<f32> = all.iter().map(|customer| (customer % 50) as f32).collect();
+    let prices: Vec<f32> = (0..20u8).map(f32::from).collect();
+    let product_ids: Vec<i64> = (0..20).collect();
+    write(
+        "db/customers",
+        &[("customer_id", Column::Integers(&all)), ("age", Column::Floats(&ages))],
+        ["\"customer_id\"", "{}", "null"],
+    );
+    write(
+        "db/products",
+        &[("product_id", Column::Integers(&product_ids)), ("price", Column::Floats(&prices))],
+        ["\"product_id\"", "{}", "null"],
+    );
+    write(
+        "db/orders",
+        &[
+            ("customer_id", Column::Integers(&buyers)),
+            ("product_id", Column::Integers(&products)),
+            ("at", Column::Milliseconds(&at)),
+            ("amount", Column::Floats(&amounts)),
+        ],
+        ["null", "{\"customer_id\": \"customers\", \"product_id\": \"products\"}", "\"at\""],
+    );
+    let keys = ["null", "{\"customer_id\": \"customers\"}", "\"timestamp\""];
+    for (split, rows) in ["train", "val", "test"].into_iter().zip(&splits) {
+        let entity =
+            [("timestamp", Column::Milliseconds(&rows.times)), ("customer_id", Column::Integers(&rows.customers))];
+        // The targets for test are hidden.
+        let targets = [("returns", Column::Integers(&rows.returns)), ("spends", Column::Floats(&rows.sums))];
+        for (task, target) in targets {
+            let target = (split != "test").then_some((task, target));
+            write(&format!("tasks/{task}/{split}"), &entity.into_iter().chain(target).collect::<Vec<_>>(), keys);
+        }
+    }
+    folder
+}
+
+#[test]
+fn a_folder_of_relbench_is_one_ingest_one_run_and_one_prediction() {
+    let folder = database();
+    folder.success("ingest --tables shop --quiet --out shop.grappa");
+    let options =
+        "shop.grappa --model rsage --layers 2 --fanouts 5,5 --batch 32 --lr 0.01 --dropout 0 --epochs 30 --threads 1";
+    run(&mut folder.program(&format!("{options} --target returns --out returns"))).success();
+    let accuracy = folder.summary("returns")["val_accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.9, "{accuracy}");
+    run(&mut folder.program(&format!("{options} --target spends --out spends"))).success();
+    let r2 = folder.summary("spends")["val_r2"].as_f64().unwrap();
+    assert!(r2 > 0.8, "{}", folder.summary("spends"));
+    // Predictions are the rows of the test files, in their order: after the rows for training and validation.
+    run(&mut folder.program("predict returns shop.grappa --split test --out test.csv --quiet")).success();
+    let rows = folder.read("test.csv");
+    assert_eq!(rows.lines().count(), 1 + 150);
+    let ids: Vec<u64> = rows.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(ids, (450..600).collect::<Vec<_>>());
+    run(&mut folder.program("predict spends shop.grappa --split test --out test.npy --quiet")).success();
 }
 
 #[test]
