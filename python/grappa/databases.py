@@ -190,6 +190,9 @@ def write_tables(
     folder = Folder(path)
     for table in every:
         _write(table, opened, folder)
+    # The parts of a task are one table, too. Longer paths come first, because names replace them in text.
+    for name in sorted(of_tasks, key=len, reverse=True):
+        folder.names[os.path.join(path, "tasks", name)] = f"tasks[{name!r}]"
     links = [table.name for table in opened.values() if table.is_link]
     folder.options = {"tables": path, **({"link_table": links} if links else {})}
     return folder

@@ -312,7 +312,7 @@ fn mistakes_in_the_files_of_tasks_are_named() {
         "user_id for users, timestamp for times",
     ]);
     other(&[user, ("churn", Column::Integers(&[1]))], task_keys());
-    refused(&["churn/val.parquet: there is no column timestamp", "time"]);
+    refused(&["churn/val.parquet at row 0: the time is missing", "--node-time churn=none"]);
     other(&[time, ("churn", Column::Integers(&[1]))], task_keys());
     refused(&["churn/val.parquet: there is no column user_id, a foreign key"]);
     other(&[time, user, ("churn", Column::Integers(&[1]))], [json!({}), json!({}), json!({})]);

@@ -162,11 +162,10 @@ impl TableKeys {
         Ok(Self { primary: column(value("pkey_col")?), foreign: foreign.collect(), time: column(value("time_col")?) })
     }
 
-    /// The columns, each with its role for messages.
+    /// The columns of ids, each with its role for messages.
     pub fn columns(&self) -> impl Iterator<Item = (&String, &'static str)> {
         let primary = self.primary.iter().map(|column| (column, "the primary key"));
-        let foreign = self.foreign.keys().map(|column| (column, "a foreign key"));
-        primary.chain(foreign).chain(self.time.iter().map(|column| (column, "the time of its rows")))
+        primary.chain(self.foreign.keys().map(|column| (column, "a foreign key")))
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use grappa_console::{count, printable};
 use grappa_engine::ingest::{
-    ColumnSchema, ColumnValues, Input, LabelType, NodeIngest, NodeSplits, SplitFile, TableOptions, TableParts,
+    ColumnSchema, ColumnValues, Input, LabelType, NodeData, NodeIngest, NodeSplits, SplitFile, TableOptions, TableParts,
 };
 
 use super::{
@@ -165,7 +165,8 @@ pub fn check(tables: &[Table], problems: &mut Vec<String>) {
             problems.push(format!("{file}: the task {name} has the name of a table; rename one of both"));
         }
         let Role::Task(parts) = &task.role else { continue };
-        for part in parts {
+        // Those of the first file are checked as those of any table.
+        for part in parts.iter().skip(1) {
             for (column, role) in task.keys.columns().filter(|(column, _)| !part.columns.contains(column)) {
                 problems.push(format!("{}: there is no column {}, {role}", part.path.display(), printable(column)));
             }
@@ -177,8 +178,8 @@ pub fn check(tables: &[Table], problems: &mut Vec<String>) {
 pub fn check_targets(line: &GraphLine, tables: &[Table]) -> Result<()> {
     let (mut problems, mut good) = (Vec::new(), Vec::new());
     for task in tables.iter().filter(|table| table.is_task()) {
-        let columns = line.node_type(&task.name, &[])?.options(Data::default())?.nodes.data.tables.columns;
-        match refusal(task, &columns) {
+        let nodes = line.node_type(&task.name, &[])?.options(Data::default())?.nodes;
+        match refusal(task, &nodes.data) {
             Some(problem) => {
                 problems.push(format!("{}: the task {} {problem}", task.path.display(), printable(&task.name)));
             }
@@ -199,7 +200,7 @@ pub fn check_targets(line: &GraphLine, tables: &[Table]) -> Result<()> {
 }
 
 /// Why a task can't be stored. None if it can.
-fn refusal(task: &Table, columns: &TableOptions) -> Option<String> {
+fn refusal(task: &Table, data: &NodeData) -> Option<String> {
     if task.keys.foreign.is_empty() {
         let name = quoted(&task.name);
         return Some(format!("has no foreign key to its entities (--foreign-key {name}.COLUMN=TABLE names one)"));
@@ -211,7 +212,8 @@ fn refusal(task: &Table, columns: &TableOptions) -> Option<String> {
             "predicts links: {column} has a list of ids in each row, and here a row has one class or number"
         ));
     }
-    if !columns.label.is_empty() {
+    let columns = &data.tables.columns;
+    if !columns.label.is_empty() || data.labels.is_some() {
         return None;
     }
     let targets = targets_of(task, columns);
@@ -283,8 +285,11 @@ pub fn complete(line: &GraphLine, task: &Table, parts: &[TaskPart], nodes: &mut 
         LabelType::Partial => "classes, some of them unknown".to_owned(),
         LabelType::Float => format!("numbers (--label-type {}=classes for classes)", quoted(&task.name)),
     };
-    let labels = printable(&columns.label.join(", ")).into_owned();
-    format!("task {name}: {rows}{splits} of {}, {time}; the targets in {labels} are {targets}", relations.join(", "))
+    let labels = match columns.label.as_slice() {
+        [] => String::new(),
+        labels => format!(" in {}", printable(&labels.join(", "))),
+    };
+    format!("task {name}: {rows}{splits} of {}, {time}; the targets{labels} are {targets}", relations.join(", "))
 }
 
 /// The rows of each split.
