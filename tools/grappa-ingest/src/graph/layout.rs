@@ -297,3 +297,22 @@ pub fn refuse(path: &Path, problems: &[String]) -> Result<()> {
     ensure!(problems.is_empty(), "{}: {}", path.display(), problems.join("; "));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_rows_are_read_at_any_offset() {
+        let first = (1 << 40) - 1;
+        let expected: Vec<u8> = (first..first + 5).flat_map(u64::to_le_bytes).collect();
+        let numbers = Counting { first };
+        for (offset, length) in [(0, 40), (8, 16), (3, 20), (39, 1), (40, 0)] {
+            let mut read = vec![0xff; length];
+            numbers.read_exact_at(&mut read, offset).unwrap();
+            assert_eq!(read, expected[offset as usize..][..length], "{length} bytes at {offset}");
+        }
+        let Input::Memory(input) = row_numbers(Path::new("val.parquet"), 7..9) else { panic!("it is in memory") };
+        assert_eq!((input.name.as_path(), input.data.total_bytes()), (Path::new("val.parquet"), 16));
+    }
+}
