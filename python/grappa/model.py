@@ -5,6 +5,9 @@
     logits = model(x, edge_index, edge_data)  # if `model.edges` is "weights": weights of edges, [edges];
                                               # if it is {"features": d}: features of edges, [edges, d]
 
+A model of a run at times has `model.time_encoding`. The age of an edge or node is the time from it to the seed of its neighborhood, in the
+unit `model.time_encoding["unit"]`. `encoded_ages` are the last features of edges; a model of a graph with types encodes `age_dict` itself.
+
 To copy this file is fine; it is all there is to know about the format, beside the names of tensors, which follow the modules
 below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by
 theirs. Grappa counts both, so the model adds the self-loops and the layers do not.
@@ -28,6 +31,16 @@ except ImportError as error:
 def weighted_sum(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
     source, destination = edge_index
     return torch.zeros_like(x).index_add(0, destination, x[source] * weight[:, None])
+
+
+def encoded_ages(ages: Tensor, encoding: dict[str, Any]) -> Tensor:
+    """Cosines and sines of ages, [ages, values]: each period is a quarter of the one before, and the first is `encoding["period"]`."""
+    turns, columns = ages.double() / encoding["period"], []
+    for place in range(encoding["values"]):
+        angle = turns.frac().float() * (2 * torch.pi)
+        columns.append(angle.sin() if place % 2 else angle.cos())
+        turns = turns * 4 if place % 2 else turns
+    return torch.stack(columns, -1)
 
 
 class MeanByWeightSAGEConv(pyg.SAGEConv):
@@ -148,6 +161,8 @@ class Model(nn.Module):
         self.features = options["features"]
         # "nothing", "weights", or {"features": number of an edge's features}.
         self.edges = options.get("edges", "nothing")
+        # How the last features of edges encode their ages; None if they do not.
+        self.time_encoding = options.get("time_encoding")
         self.adds_self_loops = options["layer"] in ("gcn", "gat", "gatv2")
         if self.features == "standard":
             self.register_buffer("feature_mean", torch.zeros(options["inputs"]))
@@ -230,7 +245,8 @@ Names = tuple[str, str, str]
 class HeteroModel(nn.Module):
     """A model of a graph with types: `model(x_dict, edge_index_dict)` are the outputs of the nodes of type `model.target`. If links of
     the relation `model.target` are predicted, they are a dict with the embeddings of its two types, and `model.decoder` scores pairs.
-    Types with learned embeddings need no features, and `n_id_dict` has the nodes of a minibatch; without it, all nodes are given.
+    Types with learned embeddings need no features, and `n_id_dict` has the nodes of a minibatch; without it, all nodes are given. Types in
+    `model.ages` need `age_dict`: the age of each node.
 
     Each layer is HeteroConv of SAGEConv or of GATConv, HGTConv, or RGCNConv on the graph as one of a single type. As in `Model`, each
     layer but the last is followed by the residual, the norm, the activation and dropout, here by type."""
@@ -253,7 +269,12 @@ class HeteroModel(nn.Module):
         self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
         self.normalization, self.residual = options["features"], options["residual"]
         learned = {node_type["name"]: node_type.get("embedding", 0) for node_type in graph["node_types"]}
-        self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width - learned[name]) for name, width in inputs.items()})
+        #: How ages are encoded; None if they are no inputs.
+        self.time_encoding: Any = options.get("time_encoding")
+        #: Values of the encoded age by type, without those that have none.
+        self.ages = {node_type["name"]: node_type["ages"] for node_type in graph["node_types"] if node_type.get("ages")}
+        stored = {name: width - learned[name] - self.ages.get(name, 0) for name, width in inputs.items()}
+        self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width) for name, width in stored.items()})
         tables = {name: nn.Embedding(num_nodes[name], width) for name, width in learned.items() if width}
         self.embeddings = pyg.module_dict.ModuleDict(tables)
         self.standardizes_targets = options.get("standardizes_targets", False)
@@ -317,10 +338,16 @@ class HeteroModel(nn.Module):
         out = conv(torch.cat(list(x_dict.values())), index, torch.cat(kinds))
         return dict(zip(x_dict, out.split([len(x) for x in x_dict.values()])))
 
-    def inputs(self, x_dict: dict[str, Tensor], n_id_dict: dict[str, Tensor] | None) -> dict[str, Tensor]:
+    def inputs(
+        self, x_dict: dict[str, Tensor], n_id_dict: dict[str, Tensor] | None, age_dict: dict[str, Tensor] | None
+    ) -> dict[str, Tensor]:
         inputs = {}
         for name in self.node_types:
             parts = [self.features[name](x_dict[name], self.normalization)] if name in x_dict else []
+            if name in self.ages:
+                if age_dict is None or name not in age_dict:
+                    raise ValueError(f"age_dict has no ages of the nodes of type {name}; give the time from each to its seed")
+                parts.append(encoded_ages(age_dict[name], self.time_encoding))
             if name in self.embeddings:
                 table = self.embeddings[name]
                 parts.append(table.weight if n_id_dict is None else table(n_id_dict[name]))
@@ -330,10 +357,14 @@ class HeteroModel(nn.Module):
         return inputs
 
     def forward(
-        self, x_dict: dict[str, Tensor], edge_index_dict: dict[Names, Tensor], n_id_dict: dict[str, Tensor] | None = None
+        self,
+        x_dict: dict[str, Tensor],
+        edge_index_dict: dict[Names, Tensor],
+        n_id_dict: dict[str, Tensor] | None = None,
+        age_dict: dict[str, Tensor] | None = None,
     ) -> Tensor | dict[str, Tensor]:
         drop = nn.functional.dropout
-        x_dict = {name: drop(x, self.input_dropout, self.training) for name, x in self.inputs(x_dict, n_id_dict).items()}
+        x_dict = {name: drop(x, self.input_dropout, self.training) for name, x in self.inputs(x_dict, n_id_dict, age_dict).items()}
         if len(self.projections):
             x_dict = {name: self.projections[name](x) for name, x in x_dict.items()}
         if self.kind == "hgt":

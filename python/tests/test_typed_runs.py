@@ -8,6 +8,9 @@ import grappa
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 pytest.importorskip("safetensors")
+from torch_geometric.data import HeteroData  # noqa: E402
+
+import grappa.pyg  # noqa: E402
 
 SHOP = ["user=300", "item=500", "seller=40"]
 EDGES = ["user:buys:item=2000", "user:buys:seller=400", "seller:sells:item=500", "item:goes-with:item=800"]
@@ -199,3 +202,35 @@ def test_learned_embeddings_are_inputs_of_the_exported_model(market, tmp_path, m
         np.testing.assert_allclose(found, out[node_type].numpy(), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="n_id_dict"):
         module({name: x[:7] for name, x in x_dict.items()}, edges)
+
+
+@pytest.mark.parametrize(("model", "options"), [("rsage", {"normalize_features": "standard"}), ("rgcn", {}), ("rgat", {"heads": 2}), ("hgt", {})])
+def test_a_model_at_times_has_the_logits_of_pytorch_geometric(tmp_path, model, options):
+    generator = torch.Generator().manual_seed(6)
+    users, orders, rows = 40, 200, 60
+    data = HeteroData()
+    data["user"].x, data["order"].x = torch.rand(users, 3, generator=generator), torch.rand(orders, 2, generator=generator) * 9
+    data["order"].time = torch.randint(1000, (orders,), generator=generator)
+    data["churn"].time, data["churn"].y = torch.randint(300, 1000, (rows,), generator=generator), torch.arange(rows) % 2
+    data["churn"].num_nodes, data["churn"].train_mask, data["churn"].val_mask = rows, torch.arange(rows) < 40, torch.arange(rows) >= 40
+    of_orders, of_rows = torch.randint(users, (orders,), generator=generator), torch.randint(users, (rows,), generator=generator)
+    data["order", "by", "user"].edge_index = torch.stack([torch.arange(orders), of_orders])
+    data["user", "makes", "order"].edge_index = data["order", "by", "user"].edge_index.flip(0)
+    data["user", "asked", "churn"].edge_index = torch.stack([of_rows, torch.arange(rows)])
+    graph = grappa.ingest(data, time="time", time_unit="s", out=tmp_path / "g.grappa")
+    run = grappa.train(
+        graph, out=tmp_path / "run", model=model, target="churn", fanouts=[30, 30], hidden=16, epochs=2, time_encoding=5, **options
+    )
+    module = run.model()
+    assert set(module.ages) == {"order", "churn"} and module.time_encoding["unit"] == "s"
+    loader = grappa.pyg.NeighborLoader(graph, [-1, -1], ("churn", None), time_attr="time", batch_size=rows)
+    batch = next(iter(loader))
+    times = batch["churn"].seed_time
+    ages = {name: times[batch[name].batch] - batch[name].time for name in module.ages}
+    x_dict = {name: batch[name].x for name in ("user", "order")}
+    with torch.no_grad():
+        expected = module(x_dict, batch.edge_index_dict, age_dict=ages)[:rows]
+        with pytest.raises(ValueError, match="age_dict has no ages of the nodes of type order"):
+            module(x_dict, batch.edge_index_dict)
+    found = run.predict(graph, values="logits")
+    np.testing.assert_allclose(found[batch["churn"].input_id], expected.numpy(), rtol=1e-4, atol=1e-5 * expected.abs().max().item())

@@ -48,7 +48,7 @@ fn with_ages(block: &sample::Block, minibatch: &sample::Minibatch, times: TimeEn
         let part = minibatch.parts.get(destination).map_or(0, |&part| part as usize);
         for edge in block.edges_of(destination) {
             rows.extend_from_slice(&block.edge_features[edge * stored..(edge + 1) * stored]);
-            times.append(minibatch.part_times[part] - block.edge_times[edge], &mut rows);
+            times.append(minibatch.part_times[part].saturating_sub(block.edge_times[edge]), &mut rows);
         }
     }
     rows

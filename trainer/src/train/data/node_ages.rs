@@ -57,7 +57,8 @@ impl NodeAges {
                 // Without parts, all nodes are of one.
                 let part = minibatch.parts.get(chunk * NODES + place).map_or(0, |&part| part as usize);
                 row.clear();
-                self.encoding.append(minibatch.part_times[part] - times.time(*node), &mut row);
+                let age = minibatch.part_times[part].saturating_sub(times.time(*node));
+                self.encoding.append(age, &mut row);
                 out.copy_from_slice(&row);
             }
         });
