@@ -344,4 +344,4 @@ def accuracy_at_times(module, graph, data, seed=1):
 def test_movies_that_users_rate_next(loaders, timed_movielens):
     """`hetero/temporal_link_pred.py`."""
     module, graph_of = loaders
-    assert accuracy_at_times(module, graph_of(timed_movielens, time="time", time_unit="s"), timed_movielens) > 0.65
+    assert accuracy_at_times(module, graph_of(timed_movielens, time="time", time_unit="s"), timed_movielens) > 0.57
