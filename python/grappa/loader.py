@@ -196,7 +196,7 @@ class Loader(Generic[BatchT]):
         #: What brings rows of embeddings with batches. None without embeddings.
         self._rows = None if embeddings is None else self._rows_of(embeddings, first_hop)
         self._epoch = 0
-        self._seeds = self._seeds_of(input_nodes)
+        self._input_nodes = input_nodes
         #: Whether the user wants no times of seeds.
         self._leaves_out_times = isinstance(input_time, str) and input_time == "none"
         timed_by = self._timed_by(input_time)
@@ -229,6 +229,7 @@ class Loader(Generic[BatchT]):
             "by_position": False,
             "seed_times": None,
         }
+        self._seeds = self._seeds_of(input_nodes)
         if timed_by is not None:
             self._options["seed_times"] = self._times_of_seeds(input_time)
         self._open()

@@ -185,6 +185,7 @@ class Store(StoreCommands):
         """Times: ``store.node_times[ids]`` reads an array of shape (len(ids),), int64, in the unit of `Store.time_unit`.
 
         Example:
+            >>> import pyarrow
             >>> table = pyarrow.table({"at": [20, 10], "price": [1.5, 2.5]})
             >>> orders = grappa.ingest(np.array([[0, 1], [1, 0]]), features=table, node_time="at", out=folder / "orders.grappa")
             >>> orders.node_times[[0, 1]].tolist()

@@ -78,7 +78,8 @@ class TypedLoader(Loader[BatchT]):
         return _numbers(nodes, nodes_of_type.num_nodes, f"input_nodes of {name!r}")
 
     def _seeds_have_times(self) -> bool:
-        return bool(self._seeds) and all(self.store[name].has_node_times for name, _ in self._seeds)
+        names = [name for name, _ in seed_groups(self._input_nodes, self.store)]
+        return bool(names) and all(self.store[name].has_node_times for name in names)
 
     def _times_of_seeds(self, input_time: Any) -> Any:
         if is_own(input_time):

@@ -22,7 +22,7 @@ else:
 
 
 #: The package that an item's example needs.
-NEEDED = {"to_pyg": "torch_geometric", "to_scipy": "scipy"}
+NEEDED = {"to_pyg": "torch_geometric", "to_scipy": "scipy", "node_times": "pyarrow", "NeighborLoader": "pyarrow"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

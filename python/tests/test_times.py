@@ -4,10 +4,11 @@ import pickle
 import warnings
 
 import numpy as np
-import pyarrow
 import pytest
 
 import grappa
+
+pyarrow = pytest.importorskip("pyarrow")
 
 NODES, EVENTS = 40, 600
 
