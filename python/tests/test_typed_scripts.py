@@ -261,26 +261,23 @@ def test_ratings_of_movies(loaders, movielens):
     assert error_of_ratings(module, graph_of(learned), train, test) < 1.08
 
 
-def accuracy_of_pairs(module, graph, train, test, seed=1):
-    """The accuracy of edges against pairs at random."""
-    relation = ("user", "rates", "movie")
-    kwargs = {"num_neighbors": [10, 5], "batch_size": 2048, "neg_sampling": "binary"}
-    train_loader = module.LinkNeighborLoader(
-        graph, edge_label_index=(relation, train[relation].edge_label_index), shuffle=True, **kwargs
-    )
-    test_loader = module.LinkNeighborLoader(graph, edge_label_index=(relation, test[relation].edge_label_index), **kwargs)
+RATES = ("user", "rates", "movie")
+
+
+def accuracy_of_links(metadata, train_loader, test_loader, epochs, seed):
+    """Trains the model of `bipartite_sage.py`, and returns the accuracy of edges against pairs at random."""
     torch.manual_seed(seed)
-    encoder = to_hetero(Encoder(32), train.metadata(), aggr="sum")
+    encoder = to_hetero(Encoder(32), metadata, aggr="sum")
 
     def scores(batch):
         z = encoder(batch.x_dict, batch.edge_index_dict)
-        row, col = batch[relation].edge_label_index
+        row, col = batch[RATES].edge_label_index
         return (z["user"][row] * z["movie"][col]).sum(dim=-1)
 
     optimizer = None
-    for _ in range(2):
+    for _ in range(epochs):
         for batch in train_loader:
-            loss = F.binary_cross_entropy_with_logits(scores(batch), batch[relation].edge_label)
+            loss = F.binary_cross_entropy_with_logits(scores(batch), batch[RATES].edge_label)
             optimizer = optimizer or torch.optim.Adam(encoder.parameters(), lr=0.01)
             optimizer.zero_grad()
             loss.backward()
@@ -288,10 +285,21 @@ def accuracy_of_pairs(module, graph, train, test, seed=1):
     right = total = 0
     with torch.no_grad():
         for batch in test_loader:
-            right += int(((scores(batch) > 0) == (batch[relation].edge_label > 0)).sum())
-            total += batch[relation].edge_label.numel()
-    assert total == 2 * test[relation].edge_label_index.size(1)
-    return right / total
+            right += int(((scores(batch) > 0) == (batch[RATES].edge_label > 0)).sum())
+            total += batch[RATES].edge_label.numel()
+    return right / total, total
+
+
+def accuracy_of_pairs(module, graph, train, test, seed=1):
+    """The accuracy of edges that are held out at random."""
+    kwargs = {"num_neighbors": [10, 5], "batch_size": 2048, "neg_sampling": "binary"}
+    loaders = [
+        module.LinkNeighborLoader(graph, edge_label_index=(RATES, part[RATES].edge_label_index), shuffle=part is train, **kwargs)
+        for part in (train, test)
+    ]
+    accuracy, total = accuracy_of_links(train.metadata(), *loaders, epochs=2, seed=seed)
+    assert total == 2 * test[RATES].edge_label_index.size(1)
+    return accuracy
 
 
 def test_movies_that_users_rate(loaders, movielens):
@@ -302,43 +310,24 @@ def test_movies_that_users_rate(loaders, movielens):
 
 
 def accuracy_at_times(module, graph, data, seed=1):
-    """The accuracy of ratings of the last fifth of the time against pairs at random, each at its time."""
-    relation = ("user", "rates", "movie")
-    pairs, times = data[relation].edge_index, data[relation].time
+    """The accuracy of ratings of the last fifth of the time, each at its time."""
+    pairs, times = data[RATES].edge_index, data[RATES].time
     order = times.argsort(stable=True)
     train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
-
-    def loader(edges, shuffle):
-        # Without the second before it, a rating would be its own neighbor.
-        return module.LinkNeighborLoader(
-            graph, num_neighbors=[10, 5], edge_label_index=(relation, pairs[:, edges]), edge_label_time=times[edges] - 1, time_attr="time",
-            temporal_strategy="last", neg_sampling="binary", batch_size=2048, shuffle=shuffle,
-        )  # fmt: skip
-
-    torch.manual_seed(seed)
-    encoder = to_hetero(Encoder(32), data.metadata(), aggr="sum")
-
-    def scores(batch):
-        z = encoder(batch.x_dict, batch.edge_index_dict)
-        row, col = batch[relation].edge_label_index
-        return (z["user"][row] * z["movie"][col]).sum(dim=-1)
-
-    optimizer = None
-    for batch in loader(train, True):
-        for edge_type in batch.edge_types:
-            assert (batch[edge_type].time <= batch[relation].edge_label_time.max()).all()
-        loss = F.binary_cross_entropy_with_logits(scores(batch), batch[relation].edge_label)
-        optimizer = optimizer or torch.optim.Adam(encoder.parameters(), lr=0.01)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    right = total = 0
-    with torch.no_grad():
-        for batch in loader(test, False):
-            right += int(((scores(batch) > 0) == (batch[relation].edge_label > 0)).sum())
-            total += batch[relation].edge_label.numel()
+    # Without the second before it, a rating would be its own neighbor.
+    loaders = [
+        module.LinkNeighborLoader(
+            graph, num_neighbors=[10, 5], edge_label_index=(RATES, pairs[:, edges]), edge_label_time=times[edges] - 1, time_attr="time",
+            temporal_strategy="last", neg_sampling="binary", batch_size=2048, shuffle=edges is train,
+        )
+        for edges in (train, test)
+    ]  # fmt: skip
+    batch = next(iter(loaders[1]))
+    for edge_type in batch.edge_types:
+        assert (batch[edge_type].time <= batch[RATES].edge_label_time.max()).all()
+    accuracy, total = accuracy_of_links(data.metadata(), *loaders, epochs=1, seed=seed)
     assert total == 2 * len(test)
-    return right / total
+    return accuracy
 
 
 def test_movies_that_users_rate_next(loaders, timed_movielens):

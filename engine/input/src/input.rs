@@ -25,8 +25,7 @@ pub enum Input {
 
 /// Parquet files whose rows follow one another in one table.
 ///
-/// The first file has all columns. Another one may lack all columns that are read, such as those of hidden labels: its rows have no values
-/// then.
+/// The first file has all columns. A later file may lack all columns that are read, such as hidden labels: its rows have no values then.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TableParts {
     /// The name, such as their folder.

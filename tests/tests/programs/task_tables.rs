@@ -65,7 +65,7 @@ fn write_tables(folder: &ProgramFolder) {
     );
 }
 
-/// The tables with two tasks: classes, of which those for test are hidden, and numbers.
+/// The tables with two tasks: classes, whose test labels are hidden, and numbers.
 fn shop() -> ProgramFolder {
     let folder = ProgramFolder::new();
     write_tables(&folder);

@@ -57,7 +57,7 @@ impl EdgeFilter<'_> {
         self.store.source_nodes() <= NARROW_NODES_MAX
     }
 
-    /// Whether lists stay in the order of the store, which is that of time. Otherwise owned sources come first.
+    /// Whether lists stay in the order of the store, the order of time. Otherwise owned sources come first.
     pub(super) fn keeps_order(&self) -> bool {
         self.edge_data.times || self.store.is_timed()
     }
@@ -138,7 +138,7 @@ impl EdgeFilter<'_> {
         if self.keeps_order() && !self.is_whole() && self.halo != Halo::Stop {
             return Err(Error::conflict(
                 format!(
-                    "{}: halo is {}, and partitions of a graph with times have no other lists than those of the graph",
+                    "{}: halo is {}, and partitions of a graph with times sample the lists of the graph alone",
                     self.store.path().display(),
                     self.halo.name()
                 ),

@@ -8,7 +8,7 @@ pub(super) struct ListStarts<'a> {
 }
 
 impl<'a> ListStarts<'a> {
-    /// The starts among `numbers`, of which each list has `stride`. The last one is the end of the last list.
+    /// The starts among `numbers`. Each list has `stride` numbers, and the last number is the end of the last list.
     pub(super) fn new(numbers: &'a [u64], stride: usize) -> Self {
         Self { numbers, stride }
     }

@@ -29,7 +29,7 @@ pub struct Table {
     pub role: Role,
 }
 
-/// The columns of a table that say how its rows belong together with those of others.
+/// The columns that join the rows of a table to the rows of other tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableKeys {
     /// The column with the ids of its rows. Without one, the ids are the numbers of the rows.
@@ -138,7 +138,7 @@ impl Table {
         edge_columns([columns.next(), columns.next()])
     }
 
-    /// The note about times of a link table, which are not those of its edges unless the user says so.
+    /// The note about times of a link table, which are features of its edges unless the user says otherwise.
     pub fn link_time_note(&self, link: &RelationIngest) -> Option<String> {
         let column = self.keys.time.as_ref().filter(|_| link.edges.form.columns.time.is_none())?;
         let (name, column) = (printable(&self.name), printable(column));

@@ -35,7 +35,7 @@ struct TaskEntry {
 /// The tasks in a folder that `--task` chooses: all of them without it.
 ///
 /// # Errors
-/// If a chosen task does not exist, or its files are not those of a task.
+/// If a chosen task does not exist, or a task has other files than its splits.
 pub fn read(line: &GraphLine, folder: &Path) -> Result<Vec<Table>> {
     let entries = if folder.is_dir() { entries_of(folder)? } else { Vec::new() };
     let chosen: Vec<&str> = line.values("task").collect();

@@ -378,7 +378,40 @@ fn a_folder_of_relbench_is_one_ingest_one_run_and_one_prediction() {
     assert_eq!(rows.lines().count(), 1 + 150);
     let ids: Vec<u64> = rows.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
     assert_eq!(ids, (450..600).collect::<Vec<_>>());
-    run(&mut folder.program("predict spends shop.grappa --split test --out test.npy --quiet")).success();
+    // Numbers are predicted in their unit, for rows whose targets are hidden.
+    run(&mut folder.program("predict spends shop.grappa --split test --out sums.csv --quiet")).success();
+    let sums = folder.read("sums.csv");
+    let near = sums.lines().skip(1).filter(|line| {
+        let sum: f64 = line.split(',').nth(1).unwrap().parse().unwrap();
+        [30.0, 90.0].iter().any(|expected| (sum - expected).abs() < 20.0)
+    });
+    assert!(near.count() > 120, "{sums}");
+}
+
+#[test]
+fn a_row_draws_the_same_neighbors_beside_any_other_rows() {
+    let folder = shop(true);
+    // Evaluations draw twice as many: two of the four orders that a row may see.
+    let train = format!("{NODE_OPTIONS} --target past --fanouts 2,1 --batch 32 --epochs 2 --out run");
+    run(&mut folder.program(&train)).success();
+    let predict = |options: &str| {
+        let line = format!("predict run shop.grappa --quiet --force --probabilities --out out.csv {options}");
+        let scored = run(&mut folder.program(&format!("{line} --json"))).success().json();
+        (folder.read("out.csv"), scored["scores"]["accuracy"].as_f64())
+    };
+    let (all, _) = predict("");
+    let (val, accuracy) = predict("--split val");
+    let trained = folder.summary("run")["val_accuracy"].as_f64().unwrap();
+    assert!((accuracy.unwrap() - trained).abs() < 1e-9, "{accuracy:?} and {trained}");
+    assert!(
+        val.lines().skip(1).count() == 80 && val.lines().skip(1).all(|line| all.lines().any(|other| other == line))
+    );
+    // Another batch, of rows in another order, with another number of threads.
+    folder.write("some.txt", "399\n8\n3\n");
+    let (some, _) = predict("--ids some.txt --threads 2 --memory 64MiB");
+    assert!(
+        some.lines().skip(1).count() == 3 && some.lines().skip(1).all(|line| all.lines().any(|other| other == line))
+    );
 }
 
 #[test]
