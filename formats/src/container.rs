@@ -31,6 +31,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{FormatError, Result, error::invalid_if};
 
+/// The checksum of bytes in files: XXH3-64.
+pub fn checksum(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
 /// The first bytes of every container file. The first byte is not ASCII and the last one is a line feed, so a transfer
 /// in text mode damages them.
 pub const MAGIC: [u8; 8] = *b"\x89GRAPPA\n";

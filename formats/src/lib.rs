@@ -36,6 +36,7 @@ pub mod schema;
 mod span;
 pub mod splits;
 pub mod time_axis;
+pub mod varint;
 
 pub use edge_part::EdgePart;
 pub use error::{FormatError, Result};

@@ -23,12 +23,14 @@ mod placement;
 pub mod policy;
 pub mod sample;
 mod shape;
+mod sweep;
 mod tags;
 pub mod view;
 
 pub use halo_neighbors::halo_neighbors_auto;
 pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};
-pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, SeedTimes, Seeds};
+pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, ScratchOptions, SeedTimes, Seeds};
 pub use node_set::NodeSet;
 pub use placement::{ListsBudget, ListsPlace, NumberChoice, PartitionNumbers, PartitionSizes, Remedy};
 pub use shape::{GraphShape, RelationEnds};
+pub use sweep::{SweepEpoch, SweepOptions, Sweeps};

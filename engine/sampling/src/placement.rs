@@ -104,7 +104,7 @@ impl ListsBudget {
     pub fn place(&self, wanted: ViewKind, sizes: ListSizes) -> Result<ViewKind> {
         let in_turn = sizes.two_groups.filter(|_| wanted != ViewKind::Memory);
         let (place, bytes) = match (wanted, in_turn) {
-            (ViewKind::Mapped, _) => return Ok(ViewKind::Mapped),
+            (ViewKind::Mapped | ViewKind::Sweep, _) => return Ok(ViewKind::Mapped),
             (ViewKind::Auto, _) if self.fits(sizes.all) => return Ok(ViewKind::Memory),
             (ViewKind::Auto, Some(bytes)) if bytes <= self.in_turn_max() => return Ok(ViewKind::InTurn),
             (ViewKind::Auto, _) => return Ok(ViewKind::Mapped),

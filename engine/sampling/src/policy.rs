@@ -20,6 +20,12 @@ pub const LISTS: MemoryShare = MemoryShare::one(
     "at most 1/4 where lists and features do not fit together, so that halo lists may take another 1/4 and features keep half; chosen, \
      not measured",
 );
+/// The share of memory that sweeps take to sort pairs and edges, beside mapped lists.
+pub const SWEEPS: MemoryShare = MemoryShare::one(
+    "sweeps",
+    4,
+    "1/4 to sort the nodes and edges of many minibatches, as much as resident pages of mapped lists may take; chosen, not measured",
+);
 /// The smallest number of in-neighbors of a halo node that is chosen.
 pub const HALO_NEIGHBORS_MIN: u32 = 10;
 /// A halo node has this many times as many in-neighbors as it draws of them, if memory allows. They stay the same for a super-epoch, so

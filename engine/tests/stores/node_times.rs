@@ -295,7 +295,7 @@ fn all_sources_within_the_limits_are_there_and_no_others() {
     }
     let mut drawn = 0;
     for options in all_options() {
-        for place in [("memory", 2), ("mapped", 1)] {
+        for place in [("memory", 2), ("mapped", 1), ("sweep", 2)] {
             for (batch, &(node_type, seed, time)) in batches(&graph, "-1,-1", options, &seeds, place).iter().zip(&seeds)
             {
                 let expected = known.reached((node_type, seed), time, &options, (2, None));

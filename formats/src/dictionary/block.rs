@@ -1,7 +1,7 @@
 //! Blocks of front-coded strings: the entries of a block, read one after another.
 
-use super::{KEY_BYTES_MAX, varint::take_varint};
-use crate::{FormatError, Result, error::invalid_if};
+use super::KEY_BYTES_MAX;
+use crate::{FormatError, Result, error::invalid_if, varint::take_varint};
 
 /// The keys of a block, one after another. For readers that hold some blocks at a time.
 ///

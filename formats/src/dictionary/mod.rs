@@ -34,7 +34,6 @@ mod integers;
 mod meta;
 mod string_builder;
 mod strings;
-mod varint;
 
 pub use self::{
     block::BlockKeys,

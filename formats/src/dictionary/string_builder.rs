@@ -4,9 +4,11 @@ use super::{
     BLOCK_KEYS, KEY_BYTES_MAX,
     block::common_prefix,
     meta::{DictionaryMeta, KeyKind},
+};
+use crate::{
+    NODES_MAX,
     varint::{put_varint, take_varint},
 };
-use crate::NODES_MAX;
 
 /// Encodes byte strings that arrive in ascending order.
 #[derive(Debug, Default)]

@@ -16,12 +16,12 @@ use super::{
     pipeline::{read_windows, spawn},
     pool::geometry::PoolGeometry,
     resident_rows::ResidentRows,
-    source::BatchSource,
+    source::{BatchSource, WorkAhead},
     state::Stage,
     stats::{FeedStats, Stall},
     worker::Worker,
 };
-use crate::{sample::Minibatch, view::TurnsEpoch};
+use crate::sample::Minibatch;
 
 /// Delivers minibatches with features, epoch after epoch. Clones are the same feed, so one of them can deliver while
 /// the owner of another is changed.
@@ -46,7 +46,7 @@ impl Feed {
         let engine = self.engine().take();
         core.stop.store(false, Ordering::Relaxed);
         core.lock().begin(source.batches());
-        let turns = source.begin();
+        let ahead = source.begin();
         let workers = (0..self.threads).filter_map(|_| {
             let source = source.clone();
             spawn(core, "feed-worker", move |core| Worker(core).run(&*source))
@@ -55,7 +55,7 @@ impl Feed {
             feed: self,
             workers: workers.collect(),
             reader: engine.and_then(|engine| spawn(core, "feed-reader", |core| read_windows(core, engine))),
-            turns,
+            ahead,
         }
     }
 
@@ -113,8 +113,8 @@ pub struct Epoch<'a> {
     feed: &'a Feed,
     workers: Vec<JoinHandle<()>>,
     reader: Option<JoinHandle<Box<dyn ReadEngine>>>,
-    /// The turns of views, until all workers have ended.
-    turns: Option<TurnsEpoch>,
+    /// Work ahead, until all workers have ended.
+    ahead: Option<WorkAhead>,
 }
 
 impl Epoch<'_> {
@@ -138,14 +138,14 @@ impl Epoch<'_> {
     /// Stops all threads, waits for them, and returns the engine. If a thread panicked, resumes its panic.
     fn join(&mut self) -> Option<Box<dyn ReadEngine>> {
         self.feed.core.stop();
-        if let Some(turns) = &self.turns {
-            turns.stop();
+        if let Some(ahead) = &self.ahead {
+            ahead.stop();
         }
         let mut panic = None;
         for worker in self.workers.drain(..) {
             panic = panic.or(worker.join().err());
         }
-        self.turns = None;
+        self.ahead = None;
         let engine = self.reader.take().and_then(|reader| match reader.join() {
             Ok(engine) => Some(engine),
             Err(of_reader) => {

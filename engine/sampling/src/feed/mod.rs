@@ -71,6 +71,6 @@ pub use self::{
     partitions::{BatchPlace, MinibatchOptions, PartitionBatches},
     resident_rows::ResidentRows,
     rows::RowContent,
-    source::BatchSource,
+    source::{BatchSource, WorkAhead},
     stats::{FeedStats, Stall},
 };

@@ -16,7 +16,8 @@ use crate::{
     partition::Share,
     sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch, SeedParts},
     shape::GraphShape,
-    view::{Turns, ViewSource},
+    sweep::{Sweeps, SweptScratch},
+    view::{OpenView, Turns, ViewSource},
 };
 
 /// Options of minibatches.
@@ -125,6 +126,7 @@ pub struct EpochScratch {
     links: LinkScratch,
     /// The minibatches of a step, before they are joined: for each, a minibatch of each node type.
     parts: Vec<Minibatch>,
+    swept: SweptScratch,
     join: JoinScratch,
     /// Nodes of the batch, which the parts may share.
     nodes: usize,
@@ -161,6 +163,8 @@ pub struct PartitionBatches {
     steps_of_partition: Vec<u64>,
     /// The shape of the graph of the partitions that are served here.
     shape: GraphShape,
+    /// The sweeps that sample the minibatches, if they are swept.
+    sweeps: Option<Arc<Sweeps>>,
 }
 
 impl PartitionBatches {
@@ -208,7 +212,18 @@ impl PartitionBatches {
             places,
             steps_of_partition,
             shape: shape.unwrap_or_else(|| GraphShape::untyped(0)),
+            sweeps: None,
         }
+    }
+
+    /// The same batches, sampled by sweeps.
+    ///
+    /// # Panics
+    /// If there are several partitions: sweeps are over the whole graph.
+    #[must_use]
+    pub(crate) fn swept(self, sweeps: Option<Arc<Sweeps>>) -> Self {
+        assert!(sweeps.is_none() || self.parts.len() == 1, "sweeps over {} partitions", self.parts.len());
+        Self { sweeps, ..self }
     }
 
     /// Number of seeds of all minibatches.
@@ -365,16 +380,37 @@ impl PartitionBatches {
         links: &mut LinkScratch,
         out: &mut [Minibatch],
     ) -> Result<()> {
+        let view = self.part(place).view.open()?;
+        let (lists, sampler) = (view.lists(), &self.options.sampler);
+        self.list_seeds(place, &view, seeds, links)?;
+        match self.options.disjoint {
+            true => sampler.sample_parts(&lists, seeds, sampling, out)?,
+            false => sampler.sample_types(&lists, seeds.seeds(), self.key(place), sampling, out)?,
+        }
+        self.put_pairs(links, out)
+    }
+
+    /// Makes a sampled minibatch one of links, if minibatches are of links. Its seeds were listed last.
+    fn put_pairs(&self, links: &mut LinkScratch, out: &mut [Minibatch]) -> Result<()> {
+        self.options.links.as_ref().map_or(Ok(()), |task| task.put_pairs(&self.shape, links, out))
+    }
+
+    /// Lists the seeds of a minibatch, by part. Draws the pairs of a minibatch of links.
+    fn list_seeds(
+        &self,
+        place: BatchPlace,
+        view: &OpenView,
+        seeds: &mut SeedParts,
+        links: &mut LinkScratch,
+    ) -> Result<()> {
         let (part, key, options) = (self.part(place), self.key(place), &self.options);
-        let view = part.view.open()?;
-        let (lists, sampler) = (view.lists(), &options.sampler);
         match (&options.links, &part.positives) {
             (Some(task), Some(positives)) => {
                 let count = self.seeds_of(place);
                 let mut edges = Vec::with_capacity(count);
                 if !options.disjoint {
                     self.in_order(place, |index| edges.push(positives.edges()[index as usize]));
-                    return task.sample(sampler, &lists, &edges, key, (links, sampling), out);
+                    return task.list_ends(&view.lists(), &edges, key, links, seeds);
                 }
                 let (mut times, mut groups) = (Vec::with_capacity(count), Vec::with_capacity(count));
                 self.in_order(place, |index| {
@@ -383,10 +419,10 @@ impl PartitionBatches {
                     groups.push(positives.group(index));
                 });
                 let timed = TimedPositives { edges: &edges, times: &times, groups: &groups };
-                task.sample_apart(sampler, &lists, timed, key, (links, sampling), out)
+                task.list_ends_apart(&view.lists(), timed, key, links, seeds)
             }
             (None, None) => {
-                seeds.begin(out.len());
+                seeds.begin(self.shape.types());
                 let (mut owned, mut number) = (Ok(()), 0);
                 self.in_order(place, |index| {
                     let position = part.seeds.get(index);
@@ -404,11 +440,10 @@ impl PartitionBatches {
                         number += 1;
                     }
                 });
-                owned?;
-                match options.disjoint {
-                    true => sampler.sample_parts(&lists, seeds, sampling, out),
-                    false => sampler.sample_types(&lists, seeds.seeds(), key, sampling, out),
+                if !options.disjoint {
+                    seeds.push_part(key, None);
                 }
+                owned
             }
             _ => panic!("minibatches are of links or of nodes"),
         }

@@ -1,10 +1,29 @@
 //! The interface to the code that samples minibatches.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use grappa_io::Result;
 
-use crate::{sample::Minibatch, view::TurnsEpoch};
+use crate::{sample::Minibatch, sweep::SweepEpoch, view::TurnsEpoch};
+
+/// The threads that work ahead in an epoch. When it is dropped, they have ended.
+#[derive(Debug)]
+pub enum WorkAhead {
+    /// They load views.
+    Views(TurnsEpoch),
+    /// They sweep minibatches.
+    Sweeps(SweepEpoch),
+}
+
+impl WorkAhead {
+    /// The epoch ends early. After this, a call of [`BatchSource::sample`] that would wait for these threads fails.
+    pub(super) fn stop(&self) {
+        match self {
+            Self::Views(turns) => turns.stop(),
+            Self::Sweeps(sweeps) => sweeps.stop(),
+        }
+    }
+}
 
 /// Samples the minibatches of an epoch. Every minibatch can be sampled on any thread and any number of times, always
 /// with the same result.
@@ -46,9 +65,8 @@ pub trait BatchSource: Send + Sync + 'static {
         0..self.batches()
     }
 
-    /// Begins an epoch: threads will sample each minibatch once, in order. The result ends it, if views have turns.
-    /// After [`TurnsEpoch::stop`], a call of [`sample`](Self::sample) that would wait for a view fails.
-    fn begin(&self) -> Option<TurnsEpoch> {
+    /// Begins an epoch: threads will sample each minibatch once, in order. The result ends it, if threads work ahead.
+    fn begin(self: &Arc<Self>) -> Option<WorkAhead> {
         None
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     NodeSet,
-    sample::{BatchKey, LinkPairs, Minibatch, Sampler, Scratch, SeedParts},
+    sample::{BatchKey, LinkPairs, Minibatch, SeedParts},
     shape::{GraphShape, RelationEnds},
     view::GraphLists,
 };
@@ -74,7 +74,6 @@ pub(crate) struct LinkScratch {
 struct EndScratch {
     /// The ends of each node type in a part, each once, ascending.
     sorted: Vec<Vec<NodeId>>,
-    parts: SeedParts,
     pairs: LinkPairs,
     /// The excluded edges of a relation: source and destination, as indices of the nodes of the minibatch.
     excluded: Vec<[u32; 2]>,
@@ -86,12 +85,12 @@ impl LinkScratch {
         let LinkSamples { positives, negatives, is_negative } = &self.samples;
         // Negatives are drawn and looked up in lists as long as the pairs. Groups have a part of them.
         let pairs = 4 * (positives.capacity() + negatives.capacity());
-        let EndScratch { sorted, parts, pairs: indices, excluded } = &self.ends;
+        let EndScratch { sorted, pairs: indices, excluded } = &self.ends;
         let own = pairs * size_of::<(NodeId, NodeId)>()
             + sorted.iter().map(Vec::capacity).sum::<usize>() * size_of::<NodeId>()
             + excluded.capacity() * size_of::<[u32; 2]>()
             + is_negative.capacity();
-        own as u64 + parts.bytes() + indices.bytes()
+        own as u64 + indices.bytes()
     }
 }
 
@@ -113,44 +112,39 @@ impl LinkTask {
         self.known.as_ref().map_or(0, KnownEdges::bytes) + self.candidates.bytes() + destinations
     }
 
-    /// Samples the minibatch of each node type for some positives. The seeds are their ends and the ends of negatives, each once, ascending. The
-    /// minibatch of the destinations' type has the pairs.
+    /// Draws the negatives of some positives, and lists the seeds of their minibatch: the ends of all pairs, each once, ascending. They are one
+    /// part. [`LinkTask::put_pairs`] makes the sampled minibatch one of links.
     ///
     /// # Errors
-    /// As [`Sampler::sample`], or if a source has edges to nearly all candidates and that is refused.
-    pub(crate) fn sample(
+    /// If a list cannot be read, or a source has edges to nearly all candidates and that is refused.
+    pub(crate) fn list_ends(
         &self,
-        sampler: &Sampler,
         graph: &GraphLists<'_>,
         positives: &[(NodeId, NodeId)],
         key: BatchKey,
-        (scratch, sampling): (&mut LinkScratch, &mut Scratch),
-        out: &mut [Minibatch],
+        LinkScratch { draw, samples, ends, .. }: &mut LinkScratch,
+        parts: &mut SeedParts,
     ) -> Result<()> {
-        let LinkScratch { draw, samples, ends, .. } = scratch;
         self.draw(graph, positives, key, draw, samples)?;
-        ends.begin(out.len());
-        ends.push_part(samples, self.ends(graph.shape), (key, None))?;
-        sampler.sample_types(graph, ends.parts.seeds(), key, sampling, out)?;
-        self.put_pairs(graph.shape, ends, out)
+        ends.begin(graph.shape.types(), parts);
+        ends.push_part(samples, self.ends(graph.shape), (key, None), parts)
     }
 
-    /// Samples each group of positives as a part of its own, at its time. The ends of its pairs share their neighborhoods with each other, and with
-    /// no others.
+    /// As [`LinkTask::list_ends`], with a part for each group of positives, at its time. The ends of its pairs share their neighborhoods with each
+    /// other, and with no others.
     ///
     /// Negatives are drawn as for a minibatch of all these positives. Of [`Negatives::Pairs`], pair i is in the group of positive i, modulo
     /// their number.
     ///
     /// # Errors
-    /// As [`LinkTask::sample`], or if negatives are shared.
-    pub(crate) fn sample_apart(
+    /// As [`LinkTask::list_ends`], or if negatives are shared.
+    pub(crate) fn list_ends_apart(
         &self,
-        sampler: &Sampler,
         graph: &GraphLists<'_>,
         positives: TimedPositives<'_>,
         key: BatchKey,
-        (scratch, sampling): (&mut LinkScratch, &mut Scratch),
-        out: &mut [Minibatch],
+        scratch: &mut LinkScratch,
+        parts: &mut SeedParts,
     ) -> Result<()> {
         if let Negatives::Shared(_) = self.negatives {
             return Err(Error::conflict(
@@ -160,17 +154,16 @@ impl LinkTask {
         }
         let LinkScratch { draw, samples, group, ends } = scratch;
         self.draw(graph, positives.edges, key, draw, samples)?;
-        ends.begin(out.len());
+        ends.begin(graph.shape.types(), parts);
         let mut start = 0;
         for (number, groups) in (0..).zip(positives.groups.chunk_by(|a, b| a == b)) {
             let range = start..start + groups.len();
             start = range.end;
             let time = positives.times[range.start];
             samples.put_group(self.negatives, range, group)?;
-            ends.push_part(group, self.ends(graph.shape), (key.of_seed(number), Some(time)))?;
+            ends.push_part(group, self.ends(graph.shape), (key.of_seed(number), Some(time)), parts)?;
         }
-        sampler.sample_parts(graph, &ends.parts, sampling, out)?;
-        self.put_pairs(graph.shape, ends, out)
+        Ok(())
     }
 
     /// The node types of sources and destinations.
@@ -206,8 +199,17 @@ impl LinkTask {
         .draw(scratch, samples)
     }
 
-    /// Sets the pairs of a minibatch, and removes the targets from its messages.
-    fn put_pairs(&self, shape: &GraphShape, ends: &mut EndScratch, out: &mut [Minibatch]) -> Result<()> {
+    /// Sets the pairs of a minibatch of the listed ends, and removes the targets from its messages. The minibatch of the destinations' type gets the
+    /// pairs.
+    ///
+    /// # Errors
+    /// If memory is too small for the list of removed edges.
+    pub(crate) fn put_pairs(
+        &self,
+        shape: &GraphShape,
+        LinkScratch { ends, .. }: &mut LinkScratch,
+        out: &mut [Minibatch],
+    ) -> Result<()> {
         let [source, destination] = self.ends(shape);
         let links = &mut out[destination].links;
         mem::swap(links, &mut ends.pairs);
@@ -264,9 +266,9 @@ impl LinkTask {
 
 impl EndScratch {
     /// Begins without parts, in a graph of `types` node types.
-    fn begin(&mut self, types: usize) {
+    fn begin(&mut self, types: usize, parts: &mut SeedParts) {
         self.sorted.resize_with(types, Vec::new);
-        self.parts.begin(types);
+        parts.begin(types);
         self.pairs.clear();
     }
 
@@ -276,8 +278,9 @@ impl EndScratch {
         samples: &LinkSamples,
         [source, destination]: [usize; 2],
         (key, time): (BatchKey, Option<i64>),
+        parts: &mut SeedParts,
     ) -> Result<()> {
-        let Self { sorted, parts, pairs, .. } = self;
+        let Self { sorted, pairs, .. } = self;
         sorted.iter_mut().for_each(Vec::clear);
         let ends = || samples.positives.iter().chain(&samples.negatives);
         let count = samples.positives.len() + samples.negatives.len();

@@ -16,7 +16,7 @@ use crate::{
     Loader, LoaderOptions, NodeSet, Seeds,
     feed::{BatchSource, MinibatchOptions, PartitionBatches, RowOptions},
     partition::{Owned, Schedule, assignment, chunk_sizes},
-    sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, Join, Minibatch, Sampler, Scratch, SeedParts},
     shape::GraphShape,
     view::{
         GraphLists, PartitionView, ViewKind, ViewOptions,
@@ -104,15 +104,10 @@ impl Fixture {
     fn refused(&self, task: &LinkTask) -> String {
         let key = BatchKey { seed: 5, epoch: 0, partition: PartitionId(0), batch: 0 };
         let view = PartitionView::open(&self.store, Owned::whole(&self.store), &ViewOptions::default()).unwrap();
-        let sampled = task.sample(
-            &Sampler::uniform("2".parse().unwrap(), false),
-            &GraphLists { shape: &GraphShape::untyped(NODES), views: vec![&view] },
-            &[(NodeId(1), NodeId(2))],
-            key,
-            (&mut LinkScratch::default(), &mut Scratch::default()),
-            &mut [Minibatch::default()],
-        );
-        sampled.unwrap_err().to_string()
+        let graph = GraphLists { shape: &GraphShape::untyped(NODES), views: vec![&view] };
+        let (mut scratch, mut ends) = (LinkScratch::default(), SeedParts::default());
+        let listed = task.list_ends(&graph, &[(NodeId(1), NodeId(2))], key, &mut scratch, &mut ends);
+        listed.unwrap_err().to_string()
     }
 }
 
@@ -438,8 +433,10 @@ impl BatchedView {
         let (mut scratch, mut sampling, mut out) = (LinkScratch::default(), Scratch::default(), Minibatch::default());
         let shape = GraphShape::untyped(NODES);
         let graph = GraphLists { shape: &shape, views: vec![&self.view] };
-        let out_of_types = std::slice::from_mut(&mut out);
-        task.sample(&self.sampler, &graph, positives, key, (&mut scratch, &mut sampling), out_of_types).unwrap();
+        let (out_of_types, mut ends) = (std::slice::from_mut(&mut out), SeedParts::default());
+        task.list_ends(&graph, positives, key, &mut scratch, &mut ends).unwrap();
+        self.sampler.sample_types(&graph, ends.seeds(), key, &mut sampling, out_of_types).unwrap();
+        task.put_pairs(&shape, &mut scratch, out_of_types).unwrap();
         let node = |row: u32| out.nodes[row as usize];
         out.links.negatives.iter().map(|&[source, target]| (node(source), node(target))).collect()
     }

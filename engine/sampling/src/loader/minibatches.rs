@@ -158,7 +158,7 @@ impl Loader {
         share: Share,
     ) -> Result<Arc<PartitionBatches>> {
         let batches = PartitionBatches::new(vec![seeded.into()], options, 1, 0);
-        let batches = Arc::new(batches.of_share(share));
+        let batches = Arc::new(batches.swept(self.open.sweeps.clone()).of_share(share));
         if self.feed().is_none() {
             self.evaluation = Some(self.plan_feed(&batches, None, true)?.open()?);
         }
@@ -213,7 +213,7 @@ impl Loader {
     pub fn all_batches(&self, epoch: u64) -> PartitionBatches {
         let (parts, minibatches) = (self.open.parts.clone(), self.options.minibatches.clone());
         let concurrent = self.options.concurrent(parts.len());
-        PartitionBatches::new(parts, minibatches, concurrent, epoch)
+        PartitionBatches::new(parts, minibatches, concurrent, epoch).swept(self.open.sweeps.clone())
     }
 
     /// Plans a feed. It holds the features of all nodes, also of halo nodes of a slice, or none: evaluations close a

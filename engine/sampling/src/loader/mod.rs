@@ -28,6 +28,6 @@ pub use self::{
     builder::LoaderBuilder,
     numbers::NumberOptions,
     open::Loader,
-    options::{LoaderOptions, Seeds},
+    options::{LoaderOptions, ScratchOptions, Seeds},
     seed_times::SeedTimes,
 };

@@ -19,7 +19,8 @@ use crate::{
     links::Positives,
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
-    policy::LISTS,
+    policy::{LISTS, SWEEPS},
+    sweep::{SweepOptions, Sweeps},
     view::{
         GraphHaloLists, GraphView, Halo, HaloSizes, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind,
         ViewOptions, ViewSource, owned_of_types, shape_of,
@@ -68,6 +69,8 @@ pub(super) struct OpenPartitions {
     halo_lists: Option<GraphHaloLists>,
     /// The memory of all mapped files.
     mapped: Arc<MappedMemory>,
+    /// The sweeps that sample minibatches, if they are swept.
+    pub sweeps: Option<Arc<Sweeps>>,
     /// The features of edges, if batches have them.
     pub edge_features: Option<Arc<GraphEdgeFeatures>>,
 }
@@ -110,7 +113,32 @@ impl Loader {
             let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
             self.open.halo_lists = Some(lists);
         }
+        if self.options.view == ViewKind::Sweep {
+            self.open.sweeps = Some(Arc::new(self.new_sweeps(seeds.len())?));
+        }
         self.open_parts(owned, seeds, self.options.view, progress)
+    }
+
+    /// The sweeps over the whole graph, which is `partitions` partitions.
+    fn new_sweeps(&self, partitions: usize) -> Result<Sweeps> {
+        let conflict = |problem: String, remedy: &str| Err(Error::conflict(problem, remedy));
+        if partitions > 1 {
+            return conflict(
+                format!("sweeps sample the whole graph, not {partitions} partitions"),
+                "sample one partition",
+            );
+        }
+        if self.options.minibatches.sampler.takes_walks() {
+            return conflict("sweeps draw neighbors, and do not take random walks".into(), "sample without sweeps");
+        }
+        let (folder, disk_bytes) = self.options.scratch.resolve()?;
+        let memory_bytes = SWEEPS.bytes(self.options.memory);
+        Ok(Sweeps::new(SweepOptions { folder, disk_bytes, memory_bytes, threads: self.options.threads }))
+    }
+
+    /// The sweeps that sample minibatches, if they are swept.
+    pub fn sweeps(&self) -> Option<&Arc<Sweeps>> {
+        self.open.sweeps.as_ref()
     }
 
     /// The open partitions that this worker serves, each with its view and its seeds.
@@ -261,7 +289,7 @@ impl Loader {
     }
 
     /// The memory of [`Loader::adjacency_bytes`], by consumer.
-    fn adjacency_leases(&self) -> [Lease; 3] {
+    fn adjacency_leases(&self) -> [Lease; 4] {
         let opened = || self.opened().map(PartitionView::bytes).sum();
         let views = match self.turns() {
             Some(turns) => Lease::new(
@@ -278,7 +306,8 @@ impl Loader {
             self.halo_list_bytes(),
             "in-neighbors that were sampled for this super-epoch; refused above 1/4 of the memory, as mapped lists are",
         );
-        [views, halo_lists, EDGE_FEATURES.lease_of(edge_features)]
+        let sweeps = self.open.sweeps.as_ref().map_or(0, |sweeps| sweeps.memory_bytes());
+        [views, halo_lists, SWEEPS.lease_of(sweeps), EDGE_FEATURES.lease_of(edge_features)]
     }
 
     /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency

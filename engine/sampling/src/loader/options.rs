@@ -1,9 +1,14 @@
 //! Options of a loader.
 
-use std::sync::Arc;
+use std::{env, path::PathBuf, sync::Arc};
 
 use grappa_formats::NodeId;
-use grappa_io::{ledger::MemoryShare, machine::free_memory_bytes, read};
+use grappa_io::{
+    Error, Result,
+    ledger::MemoryShare,
+    machine::{free_disk_bytes, free_memory_bytes},
+    read,
+};
 use grappa_storage::Graph;
 use roaring::RoaringTreemap;
 
@@ -24,6 +29,12 @@ pub(super) const EDGE_FEATURES: MemoryShare = MemoryShare::one(
     "features of edges",
     2,
     "all features of edges are in memory if they take at most 1/2, beside adjacency lists and feature rows; chosen, not measured",
+);
+/// The share of the free disk space that scratch files may take by default.
+const SCRATCH: MemoryShare = MemoryShare::one(
+    "scratch files",
+    2,
+    "1/2 of the free space leaves the other half to the run and to others; chosen, not measured",
 );
 /// The default memory in bytes if the free memory is unknown.
 const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
@@ -62,6 +73,35 @@ impl Seeds {
     }
 }
 
+/// Where a loader writes scratch files.
+#[derive(Debug, Clone, Default)]
+pub struct ScratchOptions {
+    /// The folder. None is the system's folder of temporary files.
+    pub folder: Option<PathBuf>,
+    /// The most bytes that they take. None is half of what is free there.
+    pub bytes_max: Option<u64>,
+}
+
+impl ScratchOptions {
+    /// The folder, and the most bytes that files in it take.
+    ///
+    /// # Errors
+    /// If the free space is needed and unknown.
+    pub(super) fn resolve(&self) -> Result<(PathBuf, u64)> {
+        let folder = self.folder.clone().unwrap_or_else(env::temp_dir);
+        let bytes = match self.bytes_max {
+            Some(bytes) => bytes,
+            None => {
+                let free = free_disk_bytes(&folder);
+                SCRATCH.bytes(free.ok_or_else(|| {
+                    Error::missing("the folder of scratch files", &folder, "name a folder on a disk with free space")
+                })?)
+            }
+        };
+        Ok((folder, bytes))
+    }
+}
+
 /// Options of a [`Loader`](super::Loader).
 #[derive(Debug, Clone)]
 pub struct LoaderOptions {
@@ -78,6 +118,8 @@ pub struct LoaderOptions {
     pub halo_neighbors: Option<u32>,
     /// Whether adjacency lists are in memory or mapped.
     pub view: ViewKind,
+    /// The scratch files of sweeps, with [`ViewKind::Sweep`].
+    pub scratch: ScratchOptions,
     /// The budget of the loader in bytes.
     pub memory: u64,
     /// The number of threads that sample and assemble.
@@ -143,6 +185,7 @@ impl LoaderOptions {
             halo: Halo::default(),
             halo_neighbors: None,
             view: ViewKind::Auto,
+            scratch: ScratchOptions::default(),
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| DEFAULT_MEMORY.bytes(free)),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             rows: RowOptions { features: true, ..RowOptions::default() },

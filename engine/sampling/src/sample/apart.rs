@@ -34,9 +34,9 @@ pub(crate) struct SeedParts {
     seeds: Vec<Vec<NodeId>>,
     /// For each type, where the seeds of each part end.
     ends: Vec<Vec<usize>>,
-    pub(super) keys: Vec<BatchKey>,
+    pub(crate) keys: Vec<BatchKey>,
     /// The time of each part, if the sampler has times.
-    pub(super) times: Vec<i64>,
+    pub(crate) times: Vec<i64>,
 }
 
 impl SeedParts {
@@ -75,7 +75,7 @@ impl SeedParts {
     }
 
     /// The seeds of a type of a part.
-    pub(super) fn seeds_of(&self, node_type: usize, part: usize) -> &[NodeId] {
+    pub(crate) fn seeds_of(&self, node_type: usize, part: usize) -> &[NodeId] {
         let ends = &self.ends[node_type];
         let start = part.checked_sub(1).map_or(0, |before| ends[before]);
         &self.seeds[node_type][start..ends[part]]

@@ -28,13 +28,13 @@ pub(super) struct Group<'a, A: AdjacencyLists> {
 
 /// Reusable memory of a group, for any kind of view.
 #[derive(Debug, Default)]
-pub(super) struct GroupScratch {
+pub(crate) struct GroupScratch {
     /// For each list, the positions that were drawn.
-    pub drawn: Vec<DrawnPositions>,
-    pub positions: Vec<u64>,
-    pub sources: Vec<NodeId>,
-    pub edge_weights: Vec<f32>,
-    pub draw: DrawScratch,
+    pub(super) drawn: Vec<DrawnPositions>,
+    pub(super) positions: Vec<u64>,
+    pub(super) sources: Vec<NodeId>,
+    pub(super) edge_weights: Vec<f32>,
+    pub(super) draw: DrawScratch,
     times: TimeGroup,
     /// Whether lists whose times were searched are of halo nodes, and have no edges.
     halo: Vec<bool>,

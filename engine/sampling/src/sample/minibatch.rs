@@ -175,7 +175,7 @@ impl Block {
     }
 
     /// Prepares an empty block for `destinations`.
-    pub(super) fn begin(&mut self, destinations: usize) {
+    pub(crate) fn begin(&mut self, destinations: usize) {
         self.destinations = destinations;
         self.offsets.reserve(destinations + 1);
         self.offsets.push(0);
@@ -185,7 +185,7 @@ impl Block {
     }
 
     /// Gives the first `destinations` no edges and no degrees.
-    pub(super) fn skip(&mut self, destinations: usize) {
+    pub(crate) fn skip(&mut self, destinations: usize) {
         self.offsets.resize(destinations + 1, 0);
         self.visible.resize(destinations, 0);
         self.global.resize(destinations, 0);

@@ -68,7 +68,7 @@ pub(super) struct NeighborHop<'a> {
 
 /// The edges that a hop drew by a relation, before they are relabelled. Reusable memory.
 #[derive(Debug, Default)]
-pub(super) struct DrawnEdges {
+pub(crate) struct DrawnEdges {
     pub sources: Vec<NodeId>,
     /// Their times, if the relation has times and they are needed.
     pub times: Vec<i64>,

@@ -49,7 +49,7 @@ impl BatchKey {
     }
 
     /// The key of the draws of a hop.
-    pub(super) fn hop(&self, hop: usize) -> HopKey {
+    pub(crate) fn hop(&self, hop: usize) -> HopKey {
         let parts = [self.epoch, self.partition.0.into(), self.batch, hop as u64];
         let start = random::hash(self.seed);
         HopKey(parts.into_iter().fold(start, random::combine))
@@ -73,11 +73,11 @@ pub(super) fn draws(key: u64) -> Draws {
 
 /// The key of the draws of a hop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HopKey(u64);
+pub(crate) struct HopKey(u64);
 
 impl HopKey {
     /// The key of a relation at this hop. That of relation 0 is the key of a graph without types.
-    pub(super) fn of_relation(self, relation: usize) -> Self {
+    pub(crate) fn of_relation(self, relation: usize) -> Self {
         match relation {
             0 => self,
             _ => Self(random::combine(self.0, relation as u64)),

@@ -135,7 +135,7 @@ impl Relabel for Direct {
 
 /// A hash table that grows with the batches. At most half of its slots are used.
 #[derive(Debug)]
-pub(super) struct Hashed {
+pub(crate) struct Hashed {
     /// Local indices, or [`EMPTY`].
     slots: Vec<u32>,
     shift: u32,
@@ -163,13 +163,13 @@ impl Hashed {
 
     /// Begins a small batch that starts with `nodes` and is expected to have `expected` nodes. The table is only as large as this needs, so
     /// that it is quickly cleared.
-    pub(super) fn begin_with(&mut self, nodes: &[NodeId], expected: usize) {
+    pub(crate) fn begin_with(&mut self, nodes: &[NodeId], expected: usize) {
         self.grow(nodes.len().max(expected).max(SLOTS_MIN / 64), nodes);
     }
 
     /// As [`Relabel::relabel`], for a table that is in the cache, and is not prefetched.
     #[inline]
-    pub(super) fn relabel_in_cache(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
+    pub(crate) fn relabel_in_cache(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
         self.relabel_with::<false>(sources, nodes, indices);
     }
 

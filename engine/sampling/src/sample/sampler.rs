@@ -10,7 +10,7 @@ use super::{
     fanouts::Fanouts,
     group::{Group, GroupScratch},
     minibatch::{Block, Minibatch},
-    neighbors::NeighborHop,
+    neighbors::{DrawnEdges, NeighborHop},
     random::{BatchKey, HopKey, HopKeys},
     relabel::{Relabel, RelabelTable},
     size::check_size,
@@ -187,12 +187,32 @@ impl Sampler {
         }
     }
 
+    /// Whether a node draws only at the hop after the one that reached it.
+    pub(crate) fn draws_once(&self) -> bool {
+        self.draws_once
+    }
+
+    /// Whether it takes random walks.
+    pub(crate) fn takes_walks(&self) -> bool {
+        matches!(self.method, Method::Walks(_))
+    }
+
+    /// Whether nodes have limits of their own: the times of the edges that reached them.
+    pub(crate) fn limits_by_edge(&self) -> bool {
+        self.times.is_some_and(|options| options.hops == TimeHops::Edge)
+    }
+
     /// The number of hops. A minibatch has one block per hop.
     pub fn hops(&self) -> usize {
         match &self.method {
             Method::Neighbors { fanouts, .. } => fanouts[0].hops(),
             Method::Walks(walks) => walks.hops,
         }
+    }
+
+    /// What blocks have of edges, as far as views have it.
+    pub(crate) fn block_data(&self) -> EdgeData {
+        EdgeData { weights: self.keeps_weights, ids: self.keeps_ids, times: self.keeps_times }
     }
 
     /// What views must have of edges.
@@ -344,23 +364,21 @@ impl Sampler {
             for (number, lists) in lists.iter().enumerate() {
                 let RelationEnds { source, destination } = shape.relations[number];
                 parts.begin_relation(seeds, hop, number);
-                let sampled = HopOfRelation { hop, number, source, destination, view: views[number] };
-                let times = times[number].as_ref();
-                let place = shape.block_place(number, hop);
+                let Parts { types, keys, drawn, .. } = &mut *parts;
+                let of_type = &types[destination];
+                let first = if self.draws_once { of_type.level_start(hop) } else { 0 };
                 let Minibatch { nodes, blocks, .. } = &mut out[destination];
-                let (nodes, block) = (&nodes[..], &mut blocks[place]);
-                let seeds = &seeds.times;
-                match lists {
-                    ViewLists::Whole(lists) => self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block),
-                    ViewLists::Partition(lists) => {
-                        self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block)
-                    }
-                    ViewLists::Mapped(lists) => self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block),
-                    ViewLists::Halo(lists) => self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block),
-                    ViewLists::MappedHalo(lists) => {
-                        self.draw_hop(sampled, seeds, lists, times, parts, group, nodes, block)
-                    }
-                }?;
+                let TypeParts { parts: of_nodes, indices, limits, .. } = of_type;
+                let destinations = Destinations { nodes, parts: of_nodes, indices, limits, first };
+                let hop = RelationHop {
+                    sampled: HopOfRelation { hop, number, source, destination, view: views[number] },
+                    lists,
+                    time_lists: times[number].as_ref(),
+                    keys,
+                    times: &seeds.times,
+                };
+                let block = &mut blocks[shape.block_place(number, hop.sampled.hop)];
+                self.draw_relation(&hop, &destinations, group, &mut drawn[number], block)?;
             }
             parts.relabel(shape, hop, if self.draws_once { hop } else { 0 }, hops, out)?;
             if self.keeps_times {
@@ -401,6 +419,7 @@ impl Sampler {
         let Range { start: first, end: destinations } = scratch.reached[destination].clone();
         match &self.method {
             Method::Neighbors { .. } => {
+                let first = if self.draws_once { first } else { 0 };
                 let hop = self.neighbor_hop(sampled, HopKeys::Shared(key), None, first);
                 hop.sample(group, relabel, types, destinations, block)
             }
@@ -412,28 +431,43 @@ impl Sampler {
         }
     }
 
-    /// Draws in-neighbors by one relation at one hop, for the nodes of all parts. `times` are those of parts.
-    #[expect(clippy::too_many_arguments, reason = "they are all that a hop reads and writes")]
-    fn draw_hop<A: AdjacencyLists>(
+    /// Draws in-neighbors by one relation at one hop, for destinations of several parts, in any order. Sources are not relabelled.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub(crate) fn draw_relation(
         &self,
-        sampled: HopOfRelation<'_>,
-        times: &[i64],
-        lists: &A,
-        time_lists: Option<&TimeLists<'_>>,
-        Parts { types, keys, drawn, .. }: &mut Parts,
+        hop: &RelationHop<'_>,
+        destinations: &Destinations<'_>,
         scratch: &mut GroupScratch,
-        nodes: &[NodeId],
+        drawn: &mut DrawnEdges,
         block: &mut Block,
     ) -> Result<()> {
-        let of_type = &types[sampled.destination];
-        let TypeParts { parts, indices, limits, .. } = of_type;
-        let keys = HopKeys::Apart { keys, parts, indices };
-        let limits = self.times.map(|options| HopLimits { options, times, parts, limits });
-        let hop = self.neighbor_hop(sampled, keys, limits, of_type.level_start(sampled.hop));
-        hop.draw_apart(&mut Group::new(lists, time_lists, scratch), nodes, &mut drawn[sampled.number], block)
+        match hop.lists {
+            ViewLists::Whole(lists) => self.draw_lists(hop, lists, destinations, scratch, drawn, block),
+            ViewLists::Partition(lists) => self.draw_lists(hop, lists, destinations, scratch, drawn, block),
+            ViewLists::Mapped(lists) => self.draw_lists(hop, lists, destinations, scratch, drawn, block),
+            ViewLists::Halo(lists) => self.draw_lists(hop, lists, destinations, scratch, drawn, block),
+            ViewLists::MappedHalo(lists) => self.draw_lists(hop, lists, destinations, scratch, drawn, block),
+        }
     }
 
-    /// How neighbors are drawn by a relation at a hop. `first` is the first destination that the last hop reached.
+    fn draw_lists<A: AdjacencyLists>(
+        &self,
+        &RelationHop { sampled, time_lists, keys, times, .. }: &RelationHop<'_>,
+        lists: &A,
+        &Destinations { nodes, parts, indices, limits, first }: &Destinations<'_>,
+        scratch: &mut GroupScratch,
+        drawn: &mut DrawnEdges,
+        block: &mut Block,
+    ) -> Result<()> {
+        let keys = HopKeys::Apart { keys, parts, indices };
+        let limits = self.times.map(|options| HopLimits { options, times, parts, limits });
+        let hop = self.neighbor_hop(sampled, keys, limits, first);
+        hop.draw_apart(&mut Group::new(lists, time_lists, scratch), nodes, drawn, block)
+    }
+
+    /// How neighbors are drawn by a relation at a hop. `first` is the first destination that draws.
     fn neighbor_hop<'a>(
         &self,
         HopOfRelation { hop, number, source, destination, view }: HopOfRelation<'a>,
@@ -456,22 +490,47 @@ impl Sampler {
             keeps_ids: self.keeps_ids && view.edge_data().ids,
             limits,
             reads_times: self.keeps_times || limits.is_some_and(|limits| limits.options.hops == TimeHops::Edge),
-            first: if self.draws_once { first } else { 0 },
+            first,
             counted_sources: view.counted_sources(),
             ids: view.ids(),
         }
     }
 }
 
+/// A relation at a hop.
 #[derive(Clone, Copy)]
-struct HopOfRelation<'a> {
-    hop: usize,
+pub(crate) struct HopOfRelation<'a> {
+    pub hop: usize,
     /// The number of the relation.
-    number: usize,
+    pub number: usize,
     /// The types that it joins.
-    source: usize,
-    destination: usize,
-    view: &'a PartitionView,
+    pub source: usize,
+    pub destination: usize,
+    pub view: &'a PartitionView,
+}
+
+/// What draws by a relation at a hop read.
+pub(crate) struct RelationHop<'a> {
+    pub sampled: HopOfRelation<'a>,
+    /// The lists of the view, and their times, if they have some.
+    pub lists: &'a ViewLists<'a>,
+    pub time_lists: Option<&'a TimeLists<'a>>,
+    /// The key of each part at this hop.
+    pub keys: &'a [HopKey],
+    /// The time of each part, if the sampler has times.
+    pub times: &'a [i64],
+}
+
+/// The destinations of a hop, of several parts.
+pub(crate) struct Destinations<'a> {
+    pub nodes: &'a [NodeId],
+    /// The part of each, and its index among the nodes of the part.
+    pub parts: &'a [u32],
+    pub indices: &'a [u32],
+    /// The limit of each, if nodes have limits of their own.
+    pub limits: &'a [i64],
+    /// The first one that draws.
+    pub first: usize,
 }
 
 /// Checks the seeds of a type, which has this number of nodes, and makes them the first nodes of its minibatch, which gets this number of empty blocks.

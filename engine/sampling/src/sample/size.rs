@@ -8,7 +8,7 @@ pub(crate) const MINIBATCH_NODES_MAX: usize = 1 << 31;
 /// Fails if a minibatch is too large for 32-bit indices. `edges` is the number in a block, and `nodes` an upper bound
 /// of the minibatch's nodes. They count together, because some layers add a self-loop to each destination.
 #[inline(always)]
-pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
+pub(crate) fn check_size(edges: usize, nodes: usize) -> Result<()> {
     if edges + nodes > u32::MAX as usize || nodes > MINIBATCH_NODES_MAX {
         return Err(too_large(edges, nodes));
     }

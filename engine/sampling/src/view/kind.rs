@@ -20,11 +20,14 @@ pub enum ViewKind {
     /// Mapped from the store's files and decoded when sampled. It opens at once and takes only memory of the page
     /// cache, where the files are about half as large as plain CSR.
     Mapped,
+    /// Mapped, for minibatches of the whole graph that are sampled many at once, by passes over the lists from front to back. They wait in
+    /// scratch files until they are used.
+    Sweep,
 }
 
 impl ViewKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Memory, Self::InTurn, Self::Mapped];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Memory, Self::InTurn, Self::Mapped, Self::Sweep];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
@@ -33,8 +36,9 @@ impl ViewKind {
             Self::Memory => "memory",
             Self::InTurn => "in-turn",
             Self::Mapped => "mapped",
+            Self::Sweep => "sweep",
         }
     }
 }
 
-parse_names!(ViewKind, "kind of view", "auto, memory, in-turn and mapped");
+parse_names!(ViewKind, "kind of view", "auto, memory, in-turn, mapped and sweep");

@@ -6,9 +6,15 @@ use grappa_io::Result;
 
 use super::{BatchPlace, EpochScratch, PartitionBatches};
 use crate::{
-    feed::{demand::minibatch_bytes, part::Part, source::BatchSource},
-    sample::{Join, Minibatch},
-    view::TurnsEpoch,
+    feed::{
+        demand::minibatch_bytes,
+        part::Part,
+        source::{BatchSource, WorkAhead},
+    },
+    links::LinkScratch,
+    sample::{Join, Minibatch, Sampler, SeedParts},
+    sweep::SweepSource,
+    view::OpenView,
 };
 
 impl BatchSource for PartitionBatches {
@@ -60,19 +66,25 @@ impl BatchSource for PartitionBatches {
         }
     }
 
-    fn begin(&self) -> Option<TurnsEpoch> {
-        self.turns().map(|turns| turns.begin(self.groups()))
+    fn begin(self: &Arc<Self>) -> Option<WorkAhead> {
+        match &self.sweeps {
+            Some(sweeps) => Some(WorkAhead::Sweeps(sweeps.begin(self.clone()))),
+            None => self.turns().map(|turns| WorkAhead::Views(turns.begin(self.groups()))),
+        }
     }
 
     fn sampled(&self, index: u64) {
         if let Some(turns) = self.turns() {
             turns.sampled(self.group(index));
         }
+        if let Some(sweeps) = &self.sweeps {
+            sweeps.used(index);
+        }
     }
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
-        let EpochScratch { sampler, seeds, links, parts, join, nodes: sampled } = scratch;
-        let seeds = seeds.bytes() + links.bytes();
+        let EpochScratch { sampler, seeds, links, parts, swept, join, nodes: sampled } = scratch;
+        let seeds = seeds.bytes() + links.bytes() + swept.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
         let (largest, all) = (part_nodes.clone().max().unwrap_or(0), part_nodes.sum());
@@ -93,10 +105,12 @@ impl BatchSource for PartitionBatches {
     }
 
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut [Minibatch]) -> Result<()> {
-        let EpochScratch { sampler, seeds, links, parts, join, nodes } = scratch;
         // Empties the parts of the previous batch.
-        parts.iter_mut().for_each(Minibatch::clear);
+        scratch.parts.iter_mut().for_each(Minibatch::clear);
+        let is_read = self.read_swept(index, scratch, out)?;
+        let EpochScratch { sampler, seeds, links, parts, join, nodes, .. } = scratch;
         match self.places(index) {
+            _ if is_read => {}
             &[place] => self.sample_part(place, sampler, seeds, links, out)?,
             places => {
                 let join_steps = || self.options.join_steps.expect("a batch of several minibatches is joined");
@@ -111,5 +125,43 @@ impl BatchSource for PartitionBatches {
         }
         *nodes = out.iter().map(|minibatch| minibatch.nodes.len()).sum();
         Ok(())
+    }
+}
+
+impl PartitionBatches {
+    /// Reads a minibatch that was swept. False if it was not.
+    fn read_swept(&self, index: u64, scratch: &mut EpochScratch, out: &mut [Minibatch]) -> Result<bool> {
+        let EpochScratch { sampler, seeds, links, parts, swept, join, .. } = scratch;
+        let Some(sweeps) = &self.sweeps else { return Ok(false) };
+        let Some(count) = sweeps.read(index, &self.shape, swept, parts)? else { return Ok(false) };
+        let parts = &parts[..count * self.shape.types()];
+        Minibatch::join(parts, Join::Apart, &self.shape, sampler, join, out)?;
+        if self.options.links.is_some() {
+            let place = self.places(index)[0];
+            // Draws the pairs again, instead of keeping them.
+            self.list_seeds(place, &self.part(place).view.open()?, seeds, links)?;
+            self.put_pairs(links, out)?;
+        }
+        Ok(true)
+    }
+}
+
+impl SweepSource for PartitionBatches {
+    fn minibatches(&self) -> u64 {
+        self.batches()
+    }
+
+    fn sampler(&self) -> &Sampler {
+        &self.options.sampler
+    }
+
+    fn view(&self) -> Result<OpenView> {
+        let part = self.parts.iter().find_map(Part::served).expect("sweeps are over a partition that is served");
+        part.view.open()
+    }
+
+    fn seeds(&self, minibatch: u64, out: &mut SeedParts) -> Result<()> {
+        let place = self.places(minibatch)[0];
+        self.list_seeds(place, &self.view()?, out, &mut LinkScratch::default())
     }
 }

@@ -1,7 +1,7 @@
 //! LEB128 varints: seven bits per byte, lowest first, with the high bit set if another byte follows.
 
-/// Appends `value` as a varint.
-pub(super) fn put_varint(mut value: u64, bytes: &mut Vec<u8>) {
+/// Appends `value` as a varint. [`take_varint`] reads values below 2^63.
+pub fn put_varint(mut value: u64, bytes: &mut Vec<u8>) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -12,7 +12,7 @@ pub(super) fn put_varint(mut value: u64, bytes: &mut Vec<u8>) {
 /// The varint at the start of `bytes`, and its length in bytes. `None` if `bytes` end too early, the encoding is longer
 /// than necessary, or the value is not below 2^63.
 #[inline]
-pub(super) fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+pub fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (i, &byte) in bytes.iter().take(9).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * i);
