@@ -251,6 +251,6 @@
 pub use grappa_formats::assignment::{Assignment, Owners, Serves};
 pub use grappa_sampling::{
     DecodedEdges, EdgeValues, GraphShape, InNeighbors, List, ListScratch, ListsPlace, Loader, LoaderBuilder,
-    LoaderOptions, NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, RelationEnds, Remedy, SeedTimes,
-    Seeds, feed, links, partition, policy, sample::*, view,
+    LoaderOptions, NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, RelationEnds, Remedy,
+    ScratchOptions, SeedTimes, Seeds, feed, links, partition, policy, sample::*, view,
 };

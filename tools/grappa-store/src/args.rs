@@ -291,6 +291,10 @@ pub struct ReadingArgs {
         value_parser = explained(ViewKind::ALL, ViewKind::name, view_help)
     )]
     pub view: ViewKind,
+    /// Folder of the scratch files of --view sweep, which take at most half of the free disk space there [default: the
+    /// system's folder of temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub tmp: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -434,6 +438,7 @@ fn view_help(view: ViewKind) -> &'static str {
         ViewKind::Memory => "decoded in memory: fastest, takes about 4 bytes per edge",
         ViewKind::InTurn => "in memory, for the partitions of this step and of the next ones (with --concurrent)",
         ViewKind::Mapped => "in the files, decoded when they are sampled",
+        ViewKind::Sweep => "in the files, read from front to back for many minibatches at once",
     }
 }
 

@@ -9,9 +9,10 @@ use grappa_engine::{
     io::ledger::{Lease, Ledger},
     node_list::read_nodes,
     sample::{
-        Assignment, Loader, LoaderOptions, Sampler, SeedTimes, Seeds, TimeOptions,
+        Assignment, Loader, LoaderOptions, Sampler, ScratchOptions, SeedTimes, Seeds, TimeOptions,
         feed::{Feed, MinibatchOptions, RowOptions},
         partition::{RepartitionOptions, Schedule, assign},
+        view::ViewKind,
     },
 };
 use roaring::RoaringTreemap;
@@ -48,6 +49,8 @@ struct Sampled {
     queue_depth: f64,
     lookahead: usize,
     partitions: u32,
+    /// The most disk space that scratch files of sweeps took at a time.
+    scratch_peak_bytes: Option<u64>,
     /// Seconds to open the store, load rows and resident features, which are not part of `seconds`.
     seconds_to_open: f64,
     #[serde(skip)]
@@ -80,6 +83,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
             concurrent: options.sampling.concurrent.map(NonZeroUsize::get),
             halo: options.sampling.halo,
             view: options.reading.view,
+            scratch: ScratchOptions { folder: options.reading.tmp.clone(), bytes_max: None },
             memory: options.memory.0.saturating_sub(PROGRAM_BYTES),
             threads,
             rows: RowOptions { features, ..RowOptions::default() },
@@ -105,7 +109,10 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.sampling.batches;
     let mut batches = loader.batches(0, |batches| batches.first(left)).map_err(with_program(options))?;
-    let kind = loader.served().next().expect("a single worker serves all partitions").view.kind();
+    let kind = match loader.sweeps() {
+        Some(_) => ViewKind::Sweep,
+        None => loader.served().next().expect("a single worker serves all partitions").view.kind(),
+    };
     let seconds_to_open = begin.elapsed().as_secs_f64();
     let mut memory = Ledger::new(options.memory.0);
     let program = Lease::new("program", PROGRAM_BYTES, "8 MiB for code, system libraries, and their data");
@@ -151,6 +158,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
         queue_depth: stats.queue_depth,
         lookahead: loader.feed().map_or(0, Feed::lookahead),
         partitions: assignment.partitions(),
+        scratch_peak_bytes: loader.sweeps().map(|sweeps| sweeps.disk_peak()),
         seconds_to_open,
         features,
     })
@@ -233,6 +241,9 @@ impl Summary for Sampled {
         );
         table.row("input nodes", exact(self.input_nodes));
         table.row("adjacency lists", format!("{}, {} partition(s)", self.view, self.partitions));
+        if let Some(bytes) = self.scratch_peak_bytes {
+            table.row("scratch files", format!("at most {}", ByteSize(bytes)));
+        }
         if self.features {
             table.row("features wanted", ByteSize(self.bytes_wanted).to_string());
             table.row(

@@ -36,8 +36,10 @@ const BUFFER_BYTES: u64 = 32 << 10;
 const BUCKETS_MAX: u64 = 4096;
 /// Bytes of memory of a pair while it is sorted: the node and the place, both with scratch, and its part, index and limit.
 const PAIR_BYTES: u64 = 2 * 12 + 16;
-/// Pairs that a thread draws for between two looks at the flag that stops it.
+/// Pairs that a thread draws for at once, between two looks at the flag that stops it.
 const PAIRS_AT_ONCE: usize = 1 << 10;
+/// About as many edges are drawn at once. Without a fanout, a list of a hub has more, and is drawn alone.
+const EDGES_AT_ONCE: usize = 1 << 18;
 
 /// What a sweep may use.
 #[derive(Debug, Clone, Copy)]
@@ -360,10 +362,15 @@ impl Pass<'_> {
                 let pairs = &*pairs;
                 workers::spawn(scope, move || {
                     let relations = self.relations_into(destination);
-                    for first in range.clone().step_by(PAIRS_AT_ONCE) {
+                    // Pairs of a node are next to each other, so the lists before tell how long the next ones are.
+                    let (mut first, mut count) = (range.start, 1);
+                    while first < range.end {
                         self.check_stopped()?;
-                        let slice = first..range.end.min(first + PAIRS_AT_ONCE);
-                        self.draw_slice(hop, &relations, pairs, slice, writer, parts_of_group)?;
+                        let slice = first..range.end.min(first + count);
+                        let edges = self.draw_slice(hop, &relations, pairs, slice.clone(), writer, parts_of_group)?;
+                        let fitting = slice.len() * EDGES_AT_ONCE / edges.max(1);
+                        count = fitting.clamp(1, PAIRS_AT_ONCE).min(2 * count);
+                        first = slice.end;
                     }
                     Ok(())
                 })
@@ -375,6 +382,7 @@ impl Pass<'_> {
         drawn.into_iter().collect()
     }
 
+    /// Draws for some pairs. Returns the number of edges.
     fn draw_slice(
         &self,
         hop: usize,
@@ -383,7 +391,8 @@ impl Pass<'_> {
         slice: Range<usize>,
         DrawWriter { writer, scratch }: &mut DrawWriter<'_>,
         parts_of_group: usize,
-    ) -> Result<()> {
+    ) -> Result<usize> {
+        let mut edges = 0;
         scratch.gather(pairs, slice, &self.parts);
         let DrawScratch { nodes, parts, numbers, indices, limits, times, keys, group, drawn, block, record } = scratch;
         for relation in relations {
@@ -403,6 +412,7 @@ impl Pass<'_> {
             let destinations = Destinations { nodes, parts: numbers, indices, limits, first: 0 };
             block.clear();
             self.sampler.draw_relation(&relation_hop, &destinations, group, drawn, block)?;
+            edges += drawn.sources.len();
             for (at, (&part, &index)) in parts.iter().zip(&*indices).enumerate() {
                 let (bucket, part) = (part as usize / parts_of_group, part as usize % parts_of_group);
                 record.clear();
@@ -416,7 +426,7 @@ impl Pass<'_> {
                 })?;
             }
         }
-        Ok(())
+        Ok(edges)
     }
 
     /// Relabels the edges of a hop, part by part: writes the next level, and the pairs of the next hop.

@@ -1,9 +1,14 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
 use super::{
-    Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, links, task, triples,
+    Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, Sampling, TrainConfig, TrainOption, links, task,
+    triples,
 };
-use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
+use crate::{
+    Error, Result,
+    error::refuse,
+    model::{JumpingKnowledge, LayerKind},
+};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
 ///
@@ -39,6 +44,7 @@ pub fn check(config: &TrainConfig) -> Result<()> {
         ));
     }
     config.sampler(false)?;
+    check_sweeps(config)?;
     if config.model.attends() && !config.hidden.is_multiple_of(config.heads) {
         return refuse(format!(
             "heads is {}, which does not divide hidden, {}: the heads share the hidden dimension evenly",
@@ -112,6 +118,25 @@ fn check_model(config: &TrainConfig) -> Result<()> {
             "{option} needs the features of neighbors, and `--first-hop preaggregated` has only their sums: leave one of them \
              out"
         )),
+        _ => Ok(()),
+    }
+}
+
+/// Sweeps draw neighbors of the whole graph.
+fn check_sweeps(config: &TrainConfig) -> Result<()> {
+    if config.sampling != Sampling::Sweep {
+        return Ok(());
+    }
+    match config.partitions {
+        Auto::Value(partitions) if partitions > 1 => refuse(format!(
+            "sampling sweep is over the whole graph, and partitions is {partitions}: set partitions to 1, or leave sampling out"
+        )),
+        _ if config.full_graph => {
+            refuse("full-graph samples nothing: leave sampling out, or set full-graph to false".into())
+        }
+        _ if config.model == LayerKind::PinSage => {
+            refuse("sampling sweep draws neighbors, and pinsage takes random walks: leave sampling out".into())
+        }
         _ => Ok(()),
     }
 }

@@ -63,6 +63,17 @@ named_enums! {
         Node = "node",
     }
 
+    /// How minibatches are sampled. They are the same either way.
+    "way to sample" Sampling {
+        /// batch
+        Auto = "auto",
+        /// each minibatch on its own, from the lists of its nodes
+        Batch = "batch",
+        /// all minibatches of an epoch together, or as many as the disk has room for: each hop reads the lists once from
+        /// front to back; for graphs on disk, in one partition
+        Sweep = "sweep",
+    }
+
     /// The source of the first layer's aggregates.
     "first hop" FirstHop {
         /// preaggregated for sage, gcn and gin if the store has the aggregates, or they fit in half of the free disk

@@ -35,7 +35,7 @@ pub use self::{
     checks::{check, check_ranges},
     choices::{
         Auto, ClassWeights, Compress, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate, ExcludeTargets,
-        FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, SeedTime,
+        FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, Sampling, SeedTime,
         TaskChoice, TimeEqual, TimeHops, TimeStrategy,
     },
     compress_rate::CompressRate,

@@ -13,7 +13,7 @@ use toml::Table;
 use super::{
     Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, DistanceNorm, EdgeData, Evaluate,
     ExcludeTargets, FirstHop, HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, NodeEmbeddings, Optimizer,
-    PerLayer, RankAmong, ReadEngine, SeedTime, TaskChoice, TimeEqual, TimeHops, TimeSplit, TimeStrategy,
+    PerLayer, RankAmong, ReadEngine, Sampling, SeedTime, TaskChoice, TimeEqual, TimeHops, TimeSplit, TimeStrategy,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -257,6 +257,8 @@ train_options! {
         edges_per_epoch("N"): u64 = 0, help_order: 1;
     }
     "Partitions" {
+        /// How minibatches are sampled: each on its own, or many at once with passes over the whole graph
+        sampling("HOW"): Sampling = Sampling::default(), scope: Process;
         /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
         ///
         /// Otherwise auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in
@@ -304,6 +306,9 @@ train_options! {
         /// Number of worker threads; auto: one per processor
         #[serde(with = "serde_text")]
         threads("T"): Auto<NonZeroUsize> = Auto::Auto, bounds: &[AtMost(THREADS_MAX)], scope: Process;
+        /// Folder of the scratch files of --sampling sweep, which take at most half of the free disk space there
+        /// (default: the folder of the run)
+        tmp("DIR"): Option<PathBuf> = None, scope: Process;
         /// Maximum number of minibatches in one plan of feature reads; auto: as many as memory allows
         #[serde(with = "serde_text")]
         lookahead("N"): Auto<NonZeroUsize> = Auto::Auto, scope: Process;

@@ -5,8 +5,8 @@
 use grappa_formats::time_axis::{TimeAxis, TimeUnit};
 use grappa_run::{
     config::{
-        Auto, ChangedOptions, Evaluate, FirstHop, HaloMode, NegativeSampling, RankAmong, SeedTime, TaskChoice,
-        TimeEqual, TrainConfig,
+        Auto, ChangedOptions, Evaluate, FirstHop, HaloMode, NegativeSampling, RankAmong, Sampling, SeedTime,
+        TaskChoice, TimeEqual, TrainConfig,
     },
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
@@ -137,9 +137,10 @@ fn learned_noun(config: &TrainConfig) -> &'static str {
     if config.task == TaskChoice::Link { "edges" } else { "nodes" }
 }
 
-/// The number of partitions that is wanted: links at times are learned in one.
+/// The number of partitions that is wanted: links at times, and swept minibatches, are of the whole graph.
 pub(crate) fn partitions(graph: &Graph, config: &TrainConfig) -> Auto<u32> {
     match config.partitions {
+        Auto::Auto if config.sampling == Sampling::Sweep => Auto::Value(1),
         Auto::Auto if config.task == TaskChoice::Link && are_used(graph, config) => Auto::Value(1),
         partitions => partitions,
     }

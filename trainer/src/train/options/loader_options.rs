@@ -4,14 +4,14 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
-    config::{HaloMode, TrainConfig},
+    config::{HaloMode, Sampling, TrainConfig},
     model::{EdgeInput, Precision},
 };
 use grappa_sampling::{
-    EdgeValues, LoaderOptions,
+    EdgeValues, LoaderOptions, ScratchOptions,
     feed::{MinibatchOptions, OutputDtype, RowOptions},
     sample::{Join, Sampler},
-    view::Halo,
+    view::{Halo, ViewKind},
 };
 
 use grappa_storage::Graph;
@@ -36,6 +36,11 @@ pub(crate) fn loader_options(
             HaloMode::None => Halo::None,
         },
         halo_neighbors: config.halo_neighbors.value().map(NonZeroU32::get),
+        view: match config.sampling {
+            Sampling::Auto | Sampling::Batch => ViewKind::Auto,
+            Sampling::Sweep => ViewKind::Sweep,
+        },
+        scratch: ScratchOptions { folder: config.tmp.clone().or_else(|| config.out.clone()), bytes_max: None },
         memory: config.memory.0,
         threads: config.threads(),
         rows: RowOptions {
