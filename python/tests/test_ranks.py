@@ -32,9 +32,18 @@ def gathered(value):
 """
 
 
+#: The models of a script are gone before the processes part. PyTorch aborts a process whose threads still release tensors when Python ends.
+END = """
+main()
+if distributed.is_initialized():
+    distributed.destroy_process_group()
+"""
+
+
 def in_two_ranks(cora, tmp_path, script):
     """Runs a script in two ranks. Returns the exit status and the messages of each."""
-    command = [sys.executable, "-c", PRELUDE + textwrap.dedent(script)]
+    main = textwrap.indent(textwrap.dedent(script), "    ")
+    command = [sys.executable, "-c", f"{PRELUDE}\ndef main():\n{main}\n{END}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ranks = [
         subprocess.Popen(

@@ -36,11 +36,8 @@ use crate::{
 /// The chosen number of in-neighbors of a halo node in each relation: [`HALO_DRAWS`] times `per_draw`, the most that a minibatch draws at once
 /// (none is all), or as many as fit in their share of `memory` if all nodes are halo nodes, and at least [`HALO_NEIGHBORS_MIN`].
 pub fn halo_neighbors_auto(per_draw: Option<u32>, relations: &[HaloSizes], memory: u64) -> u32 {
-    let wanted = per_draw.map_or(u32::MAX, |draws| draws.saturating_mul(HALO_DRAWS)).max(HALO_NEIGHBORS_MIN);
-    let fits = |per_node| {
-        let bytes = relations.iter().map(|sizes| sizes.drawing_bytes_max(sizes.nodes, per_node));
-        bytes.fold(0, u64::saturating_add) <= CHOSEN_HALO_LISTS.bytes(memory)
-    };
+    let wanted = wanted(per_draw);
+    let fits = |per_node| fits(per_node, relations, memory);
     if fits(wanted) {
         return wanted;
     }
@@ -54,6 +51,20 @@ pub fn halo_neighbors_auto(per_draw: Option<u32>, relations: &[HaloSizes], memor
         }
     }
     fitting
+}
+
+/// Whether as many in-neighbors of each halo node as are wanted fit; see [`halo_neighbors_auto`].
+pub fn halo_neighbors_fit(per_draw: Option<u32>, relations: &[HaloSizes], memory: u64) -> bool {
+    fits(wanted(per_draw), relations, memory)
+}
+
+fn wanted(per_draw: Option<u32>) -> u32 {
+    per_draw.map_or(u32::MAX, |draws| draws.saturating_mul(HALO_DRAWS)).max(HALO_NEIGHBORS_MIN)
+}
+
+fn fits(per_node: u32, relations: &[HaloSizes], memory: u64) -> bool {
+    let bytes = relations.iter().map(|sizes| sizes.drawing_bytes_max(sizes.nodes, per_node));
+    bytes.fold(0, u64::saturating_add) <= CHOSEN_HALO_LISTS.bytes(memory)
 }
 
 /// Which in-neighbors are drawn, in all relations of a graph.

@@ -27,7 +27,7 @@ mod sweep;
 mod tags;
 pub mod view;
 
-pub use halo_neighbors::halo_neighbors_auto;
+pub use halo_neighbors::{halo_neighbors_auto, halo_neighbors_fit};
 pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, ScratchOptions, SeedTimes, Seeds};
 pub use node_set::NodeSet;

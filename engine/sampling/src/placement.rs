@@ -176,6 +176,18 @@ pub struct PartitionNumbers {
     pub lists: ListsPlace,
 }
 
+impl PartitionNumbers {
+    /// Whether minibatches would lack edges of the whole graph, or be read at random places, so that sweeps are better: lists are not in memory,
+    /// and `expands_all` tells that halo nodes cannot draw as in the whole graph.
+    pub fn lacks_edges(&self, expands_all: impl FnOnce() -> bool) -> bool {
+        match self.lists {
+            ListsPlace::Memory => false,
+            ListsPlace::Mapped(_) if self.partitions == 1 => true,
+            ListsPlace::InTurn(_) | ListsPlace::Mapped(_) => !expands_all(),
+        }
+    }
+}
+
 /// Where adjacency lists are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListsPlace {

@@ -23,8 +23,8 @@ pub const LISTS: MemoryShare = MemoryShare::one(
 /// The share of memory that sweeps take to sort pairs and edges, beside mapped lists.
 pub const SWEEPS: MemoryShare = MemoryShare::one(
     "sweeps",
-    4,
-    "1/4 to sort the nodes and edges of many minibatches, as much as resident pages of mapped lists may take; chosen, not measured",
+    8,
+    "1/8 to sort the nodes and edges of many minibatches: with less, the lists are read more often; chosen, not measured",
 );
 /// The smallest number of in-neighbors of a halo node that is chosen.
 pub const HALO_NEIGHBORS_MIN: u32 = 10;

@@ -26,11 +26,11 @@ use grappa_io::{
     workers,
 };
 use grappa_sampling::{
-    Loader, LoaderOptions,
+    Loader, LoaderOptions, ScratchOptions,
     feed::{MinibatchOptions, RowOptions},
     partition::Owned,
     sample::Sampler,
-    view::{PartitionView, ViewOptions},
+    view::{PartitionView, ViewKind, ViewOptions},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -73,8 +73,9 @@ pub fn measure(folder: &Path, threads: usize, progress: &dyn Progress) -> Result
     let disk_read = read(&store)?;
     let default = TrainRates::default();
     let load_edge_ns = load(&store, threads)?;
-    let (sample_edge_ns, _) = sample(&store, threads, false)?;
-    let (with_features, values) = sample(&store, threads, true)?;
+    let (sample_edge_ns, _) = sample(&store, threads, ViewKind::Memory, false)?;
+    let (with_features, values) = sample(&store, threads, ViewKind::Memory, true)?;
+    let (swept_edge_ns, _) = sample(&store, threads, ViewKind::Sweep, false)?;
     let edges = with_features / sample_edge_ns - 1.0;
     let (multiply, row_byte_ns) = (multiply(threads)?, row_sums(threads)?);
     Ok(Measured {
@@ -83,6 +84,7 @@ pub fn measure(folder: &Path, threads: usize, progress: &dyn Progress) -> Result
         rates: TrainRates {
             load_edge_ns,
             sample_edge_ns,
+            sweep_edge_ns: (swept_edge_ns - sample_edge_ns).max(1.0),
             // Both were measured by the edge.
             gather_byte_ns: (edges * sample_edge_ns / values).max(0.01),
             aggregate_byte_ns: default.aggregate_byte_ns * row_byte_ns / ROW_BYTE_NS,
@@ -177,8 +179,10 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
 
 /// Nanoseconds of a thread to sample an edge, with the features of its share of nodes or without, and their bytes as
 /// f32.
-fn sample(store: &Arc<Store>, threads: usize, features: bool) -> Result<(f64, f64)> {
+fn sample(store: &Arc<Store>, threads: usize, view: ViewKind, features: bool) -> Result<(f64, f64)> {
     let options = LoaderOptions {
+        view,
+        scratch: ScratchOptions { folder: store.path().parent().map(Path::to_owned), bytes_max: None },
         rows: RowOptions { features, ..RowOptions::default() },
         memory: 2 << 30,
         threads,
@@ -187,11 +191,12 @@ fn sample(store: &Arc<Store>, threads: usize, features: bool) -> Result<(f64, f6
     let mut loader = Loader::new(store, options);
     let whole = grappa_formats::assignment::Assignment::whole(store.chunks().chunks());
     loader.partition(&whole, &grappa_sampling::Seeds::All, &Silent)?;
-    // The first batches fill caches.
+    // The first batches fill caches. Sweeps are ahead of the batches, so all of these count.
+    let counted_from = if view == ViewKind::Sweep { 0 } else { BATCHES };
     let batches = loader.batches(0, |batches| batches.first(2 * BATCHES))?;
     let (mut begin, mut edges, mut values) = (Instant::now(), 0, 0);
     for (index, batch) in (0..).zip(loader.deliver(&batches)) {
-        if index == BATCHES {
+        if index == counted_from {
             (begin, edges, values) = (Instant::now(), 0, 0);
         }
         let batch = batch?;

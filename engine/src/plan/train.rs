@@ -19,6 +19,7 @@ mod estimate;
 mod lists;
 mod options;
 mod passes;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,7 @@ use grappa_sampling::{
     view::{EdgeData, HaloSizes, ViewKind},
 };
 
+use self::sweeps::SweepWork;
 pub use self::{
     estimate::{DiskPlan, MemoryPlan, StagePlan, TrainPlan},
     options::{LinkOptions, Machine, StoredAggregates, TrainGraph, TrainModel, TrainOptions, TrainRates},
@@ -149,8 +151,12 @@ impl<'a> Planner<'a> {
     fn plan(&self) -> Result<TrainPlan> {
         let options = self.options;
         let numbers = self.partitions()?;
-        let (partitions, concurrent) = (u64::from(numbers.partitions), u64::from(numbers.concurrent));
-        let lists = numbers.lists.kind();
+        let lists = self.place(&numbers);
+        let sweeps = lists == ViewKind::Sweep;
+        let (partitions, concurrent) = match sweeps {
+            true => (1, 1),
+            false => (u64::from(numbers.partitions), u64::from(numbers.concurrent)),
+        };
         let in_turn = lists == ViewKind::InTurn;
         let batch = options.batch.unwrap_or((SEEDS_OF_A_STEP as u64).div_ceil(concurrent));
         // Each group of partitions has its own steps, of even size.
@@ -198,7 +204,11 @@ impl<'a> Planner<'a> {
             read += expanded * PAGE_BYTES;
             processor += expanded * LIST_SECONDS;
         }
-        let epoch = self.stage(read, 0.0, processor);
+        let sweep = match sweeps {
+            true => self.sweep_work(&minibatch, steps as f64),
+            false => SweepWork::default(),
+        };
+        let epoch = self.stage(read + sweep.lists_read + sweep.scratch, sweep.scratch, processor + sweep.seconds);
         let layers = self.model.fanouts.len();
         let history = match halo {
             HaloData::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
@@ -240,7 +250,7 @@ impl<'a> Planner<'a> {
                     true => self.aggregate_bytes(),
                     false => 0.0,
                 },
-                scratch: exact.scratch,
+                scratch: exact.scratch.max(sweep.scratch),
             },
             ledger: self.ledger(&minibatch, adjacency, halo, features)?,
             memory: MemoryPlan {
@@ -288,10 +298,7 @@ impl<'a> Planner<'a> {
         }
         let reached = self.reach.sample(self.train_nodes(), &vec![None; hops], 1.0);
         let (nodes, listed) = (self.graph.nodes, reached.nodes.ceil() as u64);
-        let (edges, edge_data) = (self.graph.edges, EdgeData::default());
-        let later = self.sampled_fanouts().iter().skip(usize::from(self.options.links.is_none()));
-        let per_draw = later.copied().try_fold(0, |most, fanout| Some(fanout?.max(most)));
-        let sizes = HaloSizes { nodes, sources: nodes, edges, edge_data };
+        let (per_draw, sizes) = self.halo_draws();
         let per_node = halo_neighbors_auto(per_draw, &[sizes], self.lists_budget().share());
         let most = sizes.drawing_bytes_max(listed, per_node);
         // A set of nodes for each partition finds them.
@@ -301,6 +308,14 @@ impl<'a> Planner<'a> {
         }
         let sources = reached.drawn(&self.reach, per_node).ceil() as u64;
         HaloData::Lists { bytes: sizes.bytes(listed, sources) as f64 }
+    }
+
+    /// The most in-neighbors that a halo node draws at once, none for all, and the sizes of lists of halo nodes.
+    fn halo_draws(&self) -> (Option<u32>, HaloSizes) {
+        let later = self.sampled_fanouts().iter().skip(usize::from(self.options.links.is_none()));
+        let per_draw = later.copied().try_fold(0, |most, fanout| Some(fanout?.max(most)));
+        let TrainGraph { nodes, edges, .. } = *self.graph;
+        (per_draw, HaloSizes { nodes, sources: nodes, edges, edge_data: EdgeData::default() })
     }
 
     /// Whether training begins with pre-aggregation.

@@ -20,6 +20,7 @@ mod short_epochs;
 mod slices;
 mod stopped;
 mod stores;
+mod sweeps;
 mod synthetic;
 mod val_loss;
 mod warnings;

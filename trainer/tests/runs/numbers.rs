@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Adjacency lists of 5.9 MB and features of 5.1 MB.
-fn store(folder: &Path) -> Arc<Store> {
+pub fn store(folder: &Path) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let options = StoreOptions {
         chunks: Some(16),
@@ -37,7 +37,7 @@ fn store(folder: &Path) -> Arc<Store> {
     Arc::new(Store::open(&out).unwrap())
 }
 
-fn options(memory: u64) -> TrainConfig {
+pub fn options(memory: u64) -> TrainConfig {
     TrainConfig {
         partitions: Auto::Auto,
         concurrent: Auto::Auto,

@@ -22,8 +22,8 @@ use crate::{
     policy::{LISTS, SWEEPS},
     sweep::{SweepOptions, Sweeps},
     view::{
-        GraphHaloLists, GraphView, Halo, HaloSizes, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind,
-        ViewOptions, ViewSource, owned_of_types, shape_of,
+        GraphHaloLists, GraphView, Halo, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions,
+        ViewSource, owned_of_types, shape_of,
     },
 };
 
@@ -441,8 +441,7 @@ impl Loader {
                 "choose another halo mode, or sample uniformly",
             ));
         }
-        // The ends of links are owned nodes and their in-neighbors, and halo nodes before the first hop.
-        let beyond = usize::from(minibatches.links.is_some());
+        let beyond = self.options.hops_of_ends();
         let partitions: Vec<PartitionNodes> = partitions
             .iter()
             .map(|(owned, seeds)| {
@@ -452,15 +451,8 @@ impl Loader {
             .collect();
         let memory = self.options.lists_budget(&self.graph).share();
         let relations = self.graph.relations();
-        let edge_data = minibatches.sampler.edge_data();
-        let sizes = relations.iter().enumerate().map(|(number, store)| HaloSizes {
-            nodes: store.manifest().nodes,
-            sources: store.source_nodes(),
-            edges: store.manifest().edges,
-            edge_data: edge_data.available_in(self.graph.relation(number)),
-        });
-        let sizes: Vec<HaloSizes> = sizes.collect();
-        let chosen = halo_neighbors_auto(minibatches.sampler.draws_after(1 - beyond), &sizes, memory);
+        let sizes = self.options.halo_sizes(&self.graph);
+        let chosen = halo_neighbors_auto(self.options.halo_draws(), &sizes, memory);
         let opened = relations.iter().map(|store| Ok((MappedChunks::open(store)?, store.first_edges())));
         let opened = opened.collect::<Result<Vec<_>>>()?;
         let shape = shape_of(&self.graph);

@@ -14,10 +14,11 @@ use roaring::RoaringTreemap;
 
 use crate::{
     feed::{HostProcesses, MinibatchOptions, RowOptions},
+    halo_neighbors::halo_neighbors_fit,
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::LISTS,
-    view::{GraphView, Halo, ViewKind},
+    view::{GraphView, Halo, HaloSizes, ViewKind},
 };
 
 const DEFAULT_MEMORY: MemoryShare = MemoryShare::one(
@@ -165,6 +166,34 @@ impl LoaderOptions {
             (true, bytes) if bytes <= EDGE_FEATURES.bytes(self.memory) => bytes,
             (true, _) => LISTS.bytes(self.memory),
         }
+    }
+
+    /// How many hops before the first one reach halo nodes: the ends of links are owned nodes and their in-neighbors.
+    pub(super) fn hops_of_ends(&self) -> usize {
+        usize::from(self.minibatches.links.is_some())
+    }
+
+    /// The most in-neighbors that a halo node draws at once. None is all.
+    pub(super) fn halo_draws(&self) -> Option<u32> {
+        self.minibatches.sampler.draws_after(1 - self.hops_of_ends())
+    }
+
+    /// The sizes of lists of halo nodes in each relation.
+    pub(super) fn halo_sizes(&self, graph: &Graph) -> Vec<HaloSizes> {
+        let edge_data = self.minibatches.sampler.edge_data();
+        let relations = graph.relations().iter().enumerate();
+        let sizes = relations.map(|(number, store)| HaloSizes {
+            nodes: store.manifest().nodes,
+            sources: store.source_nodes(),
+            edges: store.manifest().edges,
+            edge_data: edge_data.available_in(graph.relation(number)),
+        });
+        sizes.collect()
+    }
+
+    /// Whether halo nodes can draw as in the whole graph: ten times as many in-neighbors of each as it draws fit in the memory.
+    pub fn expands_all_halo_nodes(&self, graph: &Graph) -> bool {
+        halo_neighbors_fit(self.halo_draws(), &self.halo_sizes(graph), self.lists_budget(graph).share())
     }
 
     /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.

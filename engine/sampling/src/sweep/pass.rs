@@ -19,7 +19,7 @@ use grappa_io::{
 
 use super::{
     part::GrowingPart,
-    record::{EdgeColumns, Pair, PairPlace, Reader, put_block, put_drawn, put_nodes},
+    record::{EdgeColumns, Pair, PairPlace, Reader, put_block, put_drawn, put_nodes, put_with_length},
     spill::{BucketWriter, Buckets, DiskSpace, PartFile, SWEEP},
 };
 use crate::{
@@ -394,7 +394,7 @@ impl Pass<'_> {
     ) -> Result<usize> {
         let mut edges = 0;
         scratch.gather(pairs, slice, &self.parts);
-        let DrawScratch { nodes, parts, numbers, indices, limits, times, keys, group, drawn, block, record } = scratch;
+        let DrawScratch { nodes, parts, numbers, indices, limits, times, keys, group, drawn, block } = scratch;
         for relation in relations {
             keys.clear();
             let of_relation = |&part: &u32| self.parts.keys[part as usize].hop(hop).of_relation(relation.number);
@@ -415,14 +415,13 @@ impl Pass<'_> {
             edges += drawn.sources.len();
             for (at, (&part, &index)) in parts.iter().zip(&*indices).enumerate() {
                 let (bucket, part) = (part as usize / parts_of_group, part as usize % parts_of_group);
-                record.clear();
-                put_varint(part as u64, record);
-                put_varint(relation.number as u64, record);
-                put_varint(index.into(), record);
-                put_drawn(block, &drawn.sources, &drawn.times, at, relation.columns, record);
                 writer.push(bucket, |bytes| {
-                    put_varint(record.len() as u64, bytes);
-                    bytes.extend_from_slice(record);
+                    put_with_length(bytes, |bytes| {
+                        put_varint(part as u64, bytes);
+                        put_varint(relation.number as u64, bytes);
+                        put_varint(index.into(), bytes);
+                        put_drawn(block, (&drawn.sources, &drawn.times), at, relation.columns, bytes);
+                    });
                 })?;
             }
         }
@@ -568,7 +567,6 @@ struct DrawScratch {
     group: GroupScratch,
     drawn: DrawnEdges,
     block: Block,
-    record: Vec<u8>,
 }
 
 impl DrawScratch {
@@ -666,7 +664,7 @@ impl DrawnRecords {
     fn add(&mut self, start: usize, first: usize, relations: usize) -> Option<usize> {
         let at = |rest: &Reader<'_>| self.bytes.len() - rest.0.len();
         let mut rest = Reader(&self.bytes[start..]);
-        let length = rest.number()? as usize;
+        let length = rest.length()?;
         let end = at(&rest).checked_add(length).filter(|&end| end <= self.bytes.len())?;
         let (part, relation, index) = (rest.index()? as usize, rest.index()? as usize, rest.index()?);
         let offset = at(&rest) as u32;

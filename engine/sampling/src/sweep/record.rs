@@ -39,6 +39,11 @@ impl Reader<'_> {
         Some(before.wrapping_add_signed(difference))
     }
 
+    /// The length that [`put_with_length`] wrote.
+    pub fn length(&mut self) -> Option<usize> {
+        self.array().map(|length| u32::from_le_bytes(length) as usize)
+    }
+
     pub fn time(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
     }
@@ -58,6 +63,16 @@ impl Reader<'_> {
         }
         Some(())
     }
+}
+
+/// Appends a record after its length in bytes, so that readers can skip it.
+#[inline]
+pub(super) fn put_with_length(bytes: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    put(bytes);
+    let (before, record) = bytes.split_at_mut(start + 4);
+    before[start..].copy_from_slice(&(record.len() as u32).to_le_bytes());
 }
 
 /// Appends `value` by its difference from `before`. Both are below 2^62.
@@ -128,12 +143,11 @@ impl PairPlace {
     }
 }
 
-/// Appends what a destination of a block drew: its degrees and the values of its edges. `sources` has the sources of all edges of the block, and
-/// `times` their times, or nothing.
+/// Appends what a destination of a block drew: its degrees and the values of its edges. `drawn` has the sources of all edges of the block, and
+/// their times, or nothing.
 pub(super) fn put_drawn(
     block: &Block,
-    sources: &[NodeId],
-    times: &[i64],
+    (sources, times): (&[NodeId], &[i64]),
     destination: usize,
     columns: EdgeColumns,
     bytes: &mut Vec<u8>,

@@ -12,7 +12,8 @@ pub struct TrainPlan {
     /// Number of partitions of a step.
     pub concurrent: u64,
     /// Where adjacency lists are: in memory, or in mapped files that stay in memory; in memory in turn, so that an
-    /// epoch reads the graph; or in mapped files that exceed the memory, where each list is a read of a page.
+    /// epoch reads the graph; in mapped files that exceed the memory, where each list is a read of a page; or in mapped files for sweeps, which
+    /// read them from front to back for each hop.
     pub lists: ViewKind,
     /// Whether nodes of other partitions have neighbors: with one partition, or if memory has room for sampled
     /// in-neighbors.
@@ -82,7 +83,7 @@ impl StagePlan {
 pub struct DiskPlan {
     /// Pre-aggregated features.
     pub aggregates: f64,
-    /// Scratch files of an exact evaluation.
+    /// Scratch files of an exact evaluation, or of the sweeps of an epoch if these take more.
     pub scratch: f64,
 }
 

@@ -74,6 +74,7 @@ impl Planner<'_> {
         match lists {
             ViewKind::InTurn => self.two_group_bytes(partitions, concurrent),
             ViewKind::Mapped => mapped_max,
+            ViewKind::Sweep => self.sweep_memory(),
             _ if budget.fits(all as u64) => all,
             // As mapped files they are smaller, and leave more to features.
             _ => all.min((self.graph.adjacency_bytes as f64).min(mapped_max)),

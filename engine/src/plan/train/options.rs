@@ -27,6 +27,8 @@ pub struct TrainOptions {
     pub concurrent: Option<u32>,
     /// Whether nodes of other partitions get historical embeddings or sampled in-neighbors (`--halo auto`).
     pub expands_halo: bool,
+    /// Whether minibatches are swept (`--sampling`). None chooses as training does.
+    pub sweeps: Option<bool>,
     /// The machine.
     pub machine: Machine,
 }
@@ -128,6 +130,9 @@ pub struct TrainRates {
     pub load_edge_ns: f64,
     /// Nanoseconds to sample an edge: 73.0 M edges/s (2026-11-20, feed).
     pub sample_edge_ns: f64,
+    /// Nanoseconds to sweep an edge, its destination and its source: 62 M edges of R-MAT 22 in 13 s of one thread, less sampling (2026-12-01,
+    /// sweeps).
+    pub sweep_edge_ns: f64,
     /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes,
     /// less sampling (2026-11-20, feed).
     pub gather_byte_ns: f64,
@@ -149,6 +154,7 @@ impl Default for TrainRates {
         Self {
             load_edge_ns: 6.8,
             sample_edge_ns: 13.7,
+            sweep_edge_ns: 196.0,
             gather_byte_ns: 0.19,
             aggregate_byte_ns: 0.086,
             product_flops: 1.55e11,

@@ -30,6 +30,7 @@ fn options() -> TrainOptions {
         partitions: None,
         concurrent: None,
         expands_halo: true,
+        sweeps: Some(false),
         machine: Machine {
             memory: 6 << 30,
             disk_bandwidth: 1.8e9,
@@ -399,4 +400,44 @@ fn impossible_runs_are_errors() {
         let error = plan_training(&options).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn minibatches_are_swept_where_partitions_would_lack_edges() {
+    let sampling = |memory, preaggregated, partitions, halo| {
+        let plan = plan(|options| {
+            large(options);
+            options.sweeps = None;
+            options.machine.memory = memory;
+            options.model.preaggregated = preaggregated;
+            options.partitions = partitions;
+            options.expands_halo = halo;
+        });
+        (plan.lists == ViewKind::Sweep, plan.partitions, plan.expands_halo)
+    };
+    assert_eq!(sampling(2 << 30, false, None, true), (true, 1, true));
+    assert_eq!(sampling(2 << 30, false, Some(1), true), (true, 1, true));
+    // All lists fit; halo nodes have aggregates; other partitions are wanted; halo nodes are not to be expanded.
+    assert_eq!(sampling(64 << 30, false, None, true), (false, 1, true));
+    assert_eq!(sampling(2 << 30, true, None, true).0, false);
+    assert_eq!(sampling(2 << 30, false, Some(32), true).0, false);
+    assert_eq!(sampling(2 << 30, false, None, false).0, false);
+}
+
+#[test]
+fn a_sweep_takes_the_disk_and_the_time_that_were_measured() {
+    // 1000 minibatches of R-MAT 26: 2.1 MB of scratch files each.
+    let plan = plan(|options| {
+        large(options);
+        options.sweeps = Some(true);
+        options.graph.stored = 0;
+        options.train = 1_024_000;
+        options.scored = 1;
+    });
+    assert_eq!((plan.steps, plan.partitions), (1000, 1));
+    assert_near(plan.step_edges, 153_000.0, 0.1);
+    assert_near(plan.epoch.bytes_written, 1.9e9, 0.2);
+    // Three passes over nearly all lists, and the scratch files.
+    assert_near(plan.epoch.bytes_read - plan.epoch.bytes_written, 3.0 * 2.578e9, 0.2);
+    assert!(plan.disk.scratch >= plan.epoch.bytes_written);
 }

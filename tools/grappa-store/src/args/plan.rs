@@ -154,6 +154,9 @@ pub struct Training {
     /// Data of halo nodes (in-neighbors in other partitions) besides their features
     #[arg(long = "halo", value_name = "HALO", default_value = "auto", action = ArgAction::Set, value_parser = halos(), requires = "train")]
     pub expands_halo: bool,
+    /// How minibatches are sampled [default: as training chooses]
+    #[arg(long = "sampling", value_name = "HOW", value_parser = ways_to_sample(), requires = "train")]
+    pub sweeps: Option<bool>,
     /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]
     #[arg(long, value_name = "N", requires = "train", value_parser = parse_rate)]
     pub device_rate: Option<u64>,
@@ -190,6 +193,13 @@ fn tasks() -> impl TypedValueParser<Value = bool> {
 
 fn first_hops() -> impl TypedValueParser<Value = bool> {
     choices([("sampled", "Sampled neighbors", false), ("preaggregated", "Pre-aggregated features", true)])
+}
+
+fn ways_to_sample() -> impl TypedValueParser<Value = bool> {
+    choices([
+        ("batch", "Each minibatch on its own", false),
+        ("sweep", "Many at once, with passes over the whole graph", true),
+    ])
 }
 
 fn halos() -> impl TypedValueParser<Value = bool> {

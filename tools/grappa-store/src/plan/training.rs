@@ -199,6 +199,7 @@ fn of_source(options: &args::PlanArgs, source: PlannedGraph, speed: &Speed) -> a
         partitions: training.partitions,
         concurrent: training.concurrent,
         expands_halo: training.expands_halo,
+        sweeps: training.sweeps,
         machine: Machine {
             memory: options.estimate.memory.0,
             disk_bandwidth: speed.disk_bandwidth as f64,
@@ -227,6 +228,7 @@ pub fn text(plan: &TrainPlan) -> String {
     let places = match plan.lists {
         ViewKind::InTurn => "adjacency lists in memory in turn",
         ViewKind::Mapped => "adjacency lists in mapped files",
+        ViewKind::Sweep => "minibatches swept from adjacency lists in mapped files",
         _ => "all adjacency lists in memory",
     };
     let halo = if plan.expands_halo { "" } else { "; nodes of other partitions are not expanded" };

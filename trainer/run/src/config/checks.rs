@@ -4,11 +4,7 @@ use super::{
     Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, Sampling, TrainConfig, TrainOption, links, task,
     triples,
 };
-use crate::{
-    Error, Result,
-    error::refuse,
-    model::{JumpingKnowledge, LayerKind},
-};
+use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
 ///
@@ -134,9 +130,10 @@ fn check_sweeps(config: &TrainConfig) -> Result<()> {
         _ if config.full_graph => {
             refuse("full-graph samples nothing: leave sampling out, or set full-graph to false".into())
         }
-        _ if config.model == LayerKind::PinSage => {
-            refuse("sampling sweep draws neighbors, and pinsage takes random walks: leave sampling out".into())
-        }
+        _ if !config.may_sweep() => refuse(format!(
+            "sampling sweep draws neighbors, and {} takes random walks: leave sampling out",
+            config.model
+        )),
         _ => Ok(()),
     }
 }

@@ -65,7 +65,8 @@ named_enums! {
 
     /// How minibatches are sampled. They are the same either way.
     "way to sample" Sampling {
-        /// batch
+        /// sweep if the adjacency lists do not fit in --memory, and partitions would lack in-neighbors of each other's nodes
+        /// (--halo-neighbors); else batch
         Auto = "auto",
         /// each minibatch on its own, from the lists of its nodes
         Batch = "batch",

@@ -131,6 +131,11 @@ impl TrainConfig {
         }
     }
 
+    /// Whether minibatches can be swept: they are sampled, and not by random walks.
+    pub fn may_sweep(&self) -> bool {
+        !self.full_graph && !self.trains_full_graph() && self.model != LayerKind::PinSage && self.layers > 0
+    }
+
     /// The sampler of neighbors: uniform, or random walks for PinSAGE. If the first layer's aggregates are known, the last hop
     /// is left out.
     ///

@@ -3,7 +3,7 @@
 use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
-    config::{Auto, HaloMode, TrainConfig},
+    config::{Auto, HaloMode, Sampling, TrainConfig},
 };
 use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
 use grappa_storage::Graph;
@@ -21,6 +21,8 @@ use crate::train::{
 pub(crate) struct ChosenNumbers {
     pub partitions: u32,
     pub concurrent: u32,
+    /// Whether minibatches are swept.
+    pub sweeps: bool,
     /// Why they were chosen, if memory decided.
     pub reason: Option<String>,
 }
@@ -37,7 +39,13 @@ impl ChosenNumbers {
     ) -> Result<Self> {
         if let Some(state) = from {
             let [partitions, concurrent] = state.partitions([config.partitions(), config.concurrent()]);
-            return Ok(Self { partitions, concurrent, reason: None });
+            // Minibatches do not depend on how they are sampled, so the memory of this process decides that.
+            let kept = TrainConfig { partitions: Auto::Value(partitions), ..config.clone() };
+            let sweeps = match config.sampling {
+                Sampling::Auto if partitions == 1 => Self::choose(graph, &kept, knows_first_hop, processes)?.sweeps,
+                sampling => sampling == Sampling::Sweep,
+            };
+            return Ok(Self { partitions, concurrent, sweeps, reason: None });
         }
         match processes.with_slices() {
             Some(_) => Self::choose(graph, config, knows_first_hop, processes),
@@ -51,8 +59,18 @@ impl ChosenNumbers {
     /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
     fn choose(graph: &Graph, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
         let requested = [times::partitions(graph, config).value(), config.concurrent.value()];
-        if let [Some(partitions), Some(concurrent)] = requested {
-            return Ok(Self { partitions, concurrent, reason: None });
+        let may_sweep = match config.sampling {
+            Sampling::Auto => {
+                processes.count() == 1
+                    && requested[0].is_none_or(|number| number == 1)
+                    && config.halo == HaloMode::Auto
+                    && config.may_sweep()
+            }
+            _ => false,
+        };
+        if let ([Some(partitions), Some(concurrent)], false) = (requested, may_sweep) {
+            let sweeps = config.sampling == Sampling::Sweep;
+            return Ok(Self { partitions, concurrent, sweeps, reason: None });
         }
         let edges = edge_data::of_graph(graph, config).input(config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
@@ -71,6 +89,10 @@ impl ChosenNumbers {
         };
         loader.minibatches.sampler = sampler(graph, config, knows_first_hop, edges)?.into();
         let mut chosen = PartitionNumbers::choose(graph, &loader, &options)?;
+        if may_sweep && lacks_edges(graph, config, knows_first_hop, (&chosen, &loader)) {
+            let reason = sweep_reason(config, &chosen);
+            return Ok(Self { partitions: 1, concurrent: 1, sweeps: true, reason: Some(reason) });
+        }
         if let Some(group) = processes.with_slices() {
             let rank_numbers = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));
             let rank_choices = group.gather_all("numbers of partitions", rank_numbers)?;
@@ -84,9 +106,33 @@ impl ChosenNumbers {
         Ok(Self {
             partitions: chosen.partitions,
             concurrent: chosen.concurrent,
+            sweeps: config.sampling == Sampling::Sweep,
             reason: reason(config, &chosen, workers),
         })
     }
+}
+
+/// Whether sweeps give minibatches more edges, or the same ones faster. With a pre-aggregated first hop, halo nodes need fewer in-neighbors.
+fn lacks_edges(
+    graph: &Graph,
+    config: &TrainConfig,
+    knows_first_hop: bool,
+    (chosen, loader): (&PartitionNumbers, &LoaderOptions),
+) -> bool {
+    let has_halo_lists = config.halo == HaloMode::Auto && !times::keeps_order(graph, config);
+    chosen.lacks_edges(|| {
+        knows_first_hop || config.layers == 1 || (has_halo_lists && loader.expands_all_halo_nodes(graph))
+    })
+}
+
+fn sweep_reason(config: &TrainConfig, chosen: &PartitionNumbers) -> String {
+    format!(
+        "--sampling auto is sweep: adjacency lists take {} and may take {} of --memory {}; passes over the files give the \
+         minibatches of the whole graph",
+        ByteSize(chosen.whole_bytes),
+        ByteSize(chosen.room),
+        config.memory
+    )
 }
 
 /// The part of `number` that a host with `own` of the `workers` has, at least 1.

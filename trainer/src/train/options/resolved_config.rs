@@ -6,7 +6,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
-    config::{self, Auto, Evaluate, TrainConfig},
+    config::{self, Auto, Evaluate, Sampling, TrainConfig},
     model::ModelTarget,
 };
 use grappa_storage::Graph;
@@ -55,6 +55,7 @@ impl ResolvedConfig {
         let mut options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
+            sampling: if numbers.sweeps { Sampling::Sweep } else { Sampling::Batch },
             threads: NonZeroUsize::new(requested.threads()).map_or(Auto::Auto, Auto::Value),
             memory: ByteSize(
                 requested

@@ -1,0 +1,65 @@
+//! Swept minibatches: passes over the adjacency lists, and the scratch files between them.
+
+use grappa_sampling::{PartitionNumbers, halo_neighbors_fit, policy::SWEEPS, view::ViewKind};
+
+use super::{PAGE_BYTES, Planner};
+use crate::plan::minibatch::Minibatch;
+
+/// Bytes in scratch files of a destination, an edge and a node of a minibatch: pairs, drawn edges, and blocks with their nodes (2026-12-01,
+/// sweeps).
+const DESTINATION_BYTES: f64 = 8.0;
+const EDGE_BYTES: f64 = 8.0;
+const NODE_BYTES: f64 = 5.0;
+
+/// The sweeps of an epoch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SweepWork {
+    /// Bytes of adjacency lists that all passes read.
+    pub lists_read: f64,
+    /// Bytes of scratch files. All are written and read once.
+    pub scratch: f64,
+    /// Seconds of the processors.
+    pub seconds: f64,
+}
+
+impl Planner<'_> {
+    /// Where adjacency lists are, with `numbers` of partitions, and whether minibatches are swept instead: as `--sampling` says, or as training
+    /// chooses.
+    pub(super) fn place(&self, numbers: &PartitionNumbers) -> ViewKind {
+        let sweeps = self.options.sweeps.unwrap_or_else(|| {
+            let may_sweep =
+                self.options.expands_halo && self.options.partitions.is_none_or(|partitions| partitions == 1);
+            may_sweep && numbers.lacks_edges(|| self.expands_all_halo_nodes())
+        });
+        if sweeps { ViewKind::Sweep } else { numbers.lists.kind() }
+    }
+
+    /// Whether halo nodes can draw as in the whole graph.
+    fn expands_all_halo_nodes(&self) -> bool {
+        let (draws, sizes) = self.halo_draws();
+        self.model.preaggregated
+            || self.model.fanouts.len() == 1
+            || halo_neighbors_fit(draws, &[sizes], self.lists_budget().share())
+    }
+
+    /// The sweeps of an epoch of this many minibatches.
+    pub(super) fn sweep_work(&self, minibatch: &Minibatch, minibatches: f64) -> SweepWork {
+        let lists = self.graph.adjacency_bytes as f64;
+        // Each pass reads the pages of the lists that it draws from, or all.
+        let read_by = |destinations: f64| (destinations * minibatches * PAGE_BYTES).min(lists);
+        let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
+        let of_minibatch =
+            DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges() + NODE_BYTES * minibatch.nodes;
+        let edges = minibatch.edges() * minibatches;
+        SweepWork {
+            lists_read: minibatch.hops.iter().map(|hop| read_by(hop.destinations)).sum(),
+            scratch: of_minibatch * minibatches,
+            seconds: edges * self.machine.rates.sweep_edge_ns * 1e-9 / self.threads,
+        }
+    }
+
+    /// Bytes of memory of sweeps and of the mapped lists that they read.
+    pub(super) fn sweep_memory(&self) -> f64 {
+        self.lists_budget().share() as f64 + SWEEPS.bytes(self.machine.memory) as f64
+    }
+}
