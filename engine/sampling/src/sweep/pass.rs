@@ -27,7 +27,7 @@ use crate::{
         BatchKey, Block, Destinations, DrawnEdges, GroupScratch, HopKey, HopOfRelation, RelationHop, Sampler, SeedParts,
     },
     shape::{GraphShape, RelationEnds},
-    view::{GraphLists, TimeLists, ViewLists},
+    view::{GraphLists, PartitionView, TimeLists, ViewLists},
 };
 
 /// Bytes of a buffer of a bucket.
@@ -38,6 +38,10 @@ const BUCKETS_MAX: u64 = 4096;
 const PAIR_BYTES: u64 = 2 * 12 + 16;
 /// Pairs that a thread draws for at once, between two looks at the flag that stops it.
 const PAIRS_AT_ONCE: usize = 1 << 10;
+/// Pairs whose lists are read ahead together.
+const PAIRS_AHEAD: usize = 1 << 14;
+/// Lists are read ahead if at least one of as many nodes has pairs. Others are read by the page.
+const NODES_OF_A_READ: u64 = 256;
 /// About as many edges are drawn at once. Without a fanout, a list of a hub has more, and is drawn alone.
 const EDGES_AT_ONCE: usize = 1 << 18;
 
@@ -213,6 +217,7 @@ impl SortedPairs {
 struct Relation<'a> {
     number: usize,
     ends: RelationEnds,
+    view: &'a PartitionView,
     lists: ViewLists<'a>,
     time_lists: Option<TimeLists<'a>>,
     columns: EdgeColumns,
@@ -335,6 +340,7 @@ impl Pass<'_> {
         into.map(|(number, &ends)| Relation {
             number,
             ends,
+            view: views[number],
             lists: views[number].lists(),
             time_lists: views[number].time_lists(),
             columns: EdgeColumns {
@@ -363,9 +369,15 @@ impl Pass<'_> {
                 workers::spawn(scope, move || {
                     let relations = self.relations_into(destination);
                     // Pairs of a node are next to each other, so the lists before tell how long the next ones are.
-                    let (mut first, mut count) = (range.start, 1);
+                    let (mut first, mut count, mut ahead) = (range.start, 1, range.start);
                     while first < range.end {
                         self.check_stopped()?;
+                        // The lists of a window are read while the window before is drawn from.
+                        while ahead < range.end && ahead < first + PAIRS_AHEAD {
+                            let window = ahead..range.end.min(ahead + PAIRS_AHEAD);
+                            writer.read_ahead(&relations, &pairs.nodes[window.clone()]);
+                            ahead = window.end;
+                        }
                         let slice = first..range.end.min(first + count);
                         let edges = self.draw_slice(hop, &relations, pairs, slice.clone(), writer, parts_of_group)?;
                         let fitting = slice.len() * EDGES_AT_ONCE / edges.max(1);
@@ -394,15 +406,14 @@ impl Pass<'_> {
     ) -> Result<usize> {
         let mut edges = 0;
         scratch.gather(pairs, slice, &self.parts);
-        let DrawScratch { nodes, parts, numbers, indices, limits, times, keys, group, drawn, block } = scratch;
+        let DrawScratch { nodes, parts, numbers, indices, limits, times, keys, group, drawn, block, .. } = scratch;
         for relation in relations {
             keys.clear();
             let of_relation = |&part: &u32| self.parts.keys[part as usize].hop(hop).of_relation(relation.number);
             keys.extend(parts.iter().map(of_relation));
             let RelationEnds { source, destination } = relation.ends;
-            let view = self.graph.views[relation.number];
             let relation_hop = RelationHop {
-                sampled: HopOfRelation { hop, number: relation.number, source, destination, view },
+                sampled: HopOfRelation { hop, number: relation.number, source, destination, view: relation.view },
                 lists: &relation.lists,
                 time_lists: relation.time_lists.as_ref(),
                 keys,
@@ -554,8 +565,27 @@ struct DrawWriter<'a> {
     scratch: DrawScratch,
 }
 
+impl DrawWriter<'_> {
+    /// Asks the system to read the lists of sorted nodes, if they are close to each other.
+    fn read_ahead(&mut self, relations: &[Relation<'_>], nodes: &[u64]) {
+        let ahead = &mut self.scratch.ahead;
+        ahead.clear();
+        ahead.extend_from_slice(nodes);
+        ahead.dedup();
+        let are_close = ahead
+            .last()
+            .zip(ahead.first())
+            .is_some_and(|(last, first)| (last - first) / NODES_OF_A_READ <= ahead.len() as u64);
+        if are_close {
+            relations.iter().for_each(|relation| relation.view.read_ahead_nodes(ahead));
+        }
+    }
+}
+
 #[derive(Default)]
 struct DrawScratch {
+    /// Nodes whose lists are read ahead.
+    ahead: Vec<u64>,
     nodes: Vec<NodeId>,
     parts: Vec<u32>,
     /// 0, 1, 2, ...

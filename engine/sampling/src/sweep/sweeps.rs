@@ -14,14 +14,9 @@ use std::{
 
 use grappa_io::{Error, Result};
 
-use super::{
-    pass::Resources,
-    spill::DiskSpace,
-    swept::{Swept, SweptScratch},
-};
+use super::{pass::Resources, spill::DiskSpace, swept::Swept};
 use crate::{
-    sample::{Minibatch, Sampler, SeedParts},
-    shape::GraphShape,
+    sample::{Sampler, SeedParts},
     view::OpenView,
 };
 
@@ -149,27 +144,6 @@ impl Sweeps {
         SweepEpoch { sweeps: self.clone(), thread }
     }
 
-    /// Reads the parts of a minibatch, and returns their number. Waits until they are swept. None if no epoch has begun.
-    ///
-    /// # Errors
-    /// If the sweep failed, or the epoch was stopped.
-    pub(crate) fn read(
-        &self,
-        minibatch: u64,
-        shape: &GraphShape,
-        scratch: &mut SweptScratch,
-        parts: &mut Vec<Minibatch>,
-    ) -> Result<Option<usize>> {
-        let Some(swept) = self.wait(minibatch)? else { return Ok(None) };
-        let range = swept.parts(minibatch);
-        let types = shape.types();
-        parts.resize_with(parts.len().max(range.len() * types), Minibatch::default);
-        for (part, out) in range.clone().zip(parts.chunks_mut(types)) {
-            swept.read(part, shape, scratch, out)?;
-        }
-        Ok(Some(range.len()))
-    }
-
     /// A minibatch was read, and is not read again.
     pub(crate) fn used(&self, minibatch: u64) {
         let mut state = self.lock();
@@ -184,8 +158,11 @@ impl Sweeps {
         }
     }
 
-    /// The sweep with a minibatch.
-    fn wait(&self, minibatch: u64) -> Result<Option<Arc<Swept>>> {
+    /// The sweep with a minibatch. Waits until it was made. None if no epoch has begun.
+    ///
+    /// # Errors
+    /// If the sweep failed, or the epoch was stopped.
+    pub(crate) fn wait(&self, minibatch: u64) -> Result<Option<Arc<Swept>>> {
         let mut state = self.lock();
         loop {
             if !state.is_begun {

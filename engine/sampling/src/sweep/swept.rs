@@ -17,9 +17,9 @@ use crate::{
 
 /// The minibatches of a sweep.
 #[derive(Debug)]
-pub(super) struct Swept {
+pub(crate) struct Swept {
     /// The numbers of the minibatches.
-    pub minibatches: Range<u64>,
+    pub(super) minibatches: Range<u64>,
     /// The first part of each minibatch, and the number of parts.
     first_parts: Vec<u32>,
     /// The time of each part, if the sampler has times.
@@ -46,7 +46,7 @@ impl SweptScratch {
 
 impl Swept {
     /// Sweeps some minibatches.
-    pub fn sweep(
+    pub(super) fn sweep(
         source: &dyn SweepSource,
         minibatches: Range<u64>,
         resources: Resources,
@@ -79,7 +79,7 @@ impl Swept {
         })
     }
 
-    /// The parts of a minibatch.
+    /// The parts of a minibatch, for [`Swept::read`].
     pub fn parts(&self, minibatch: u64) -> Range<usize> {
         let at = (minibatch - self.minibatches.start) as usize;
         self.first_parts[at] as usize..self.first_parts[at + 1] as usize

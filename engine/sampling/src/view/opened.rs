@@ -169,6 +169,13 @@ impl PartitionView {
         }
     }
 
+    /// Asks the system to read the lists of some ascending nodes, if they are mapped.
+    pub(crate) fn read_ahead_nodes(&self, nodes: &[u64]) {
+        if let Storage::Mapped(mapped) = &self.lists {
+            mapped.read_ahead_nodes(self.owned.chunk_map(), nodes);
+        }
+    }
+
     /// Bytes of the mapped files of adjacency lists; 0 if the lists are in memory.
     pub fn mapped_bytes(&self) -> u64 {
         match &self.lists {

@@ -17,6 +17,9 @@ use crate::{
     view::OpenView,
 };
 
+/// Bytes of a node of a swept minibatch while it is read: the edges of a hop in a scratch file.
+const SWEPT_NODE_BYTES: u64 = 8;
+
 impl BatchSource for PartitionBatches {
     type Scratch = EpochScratch;
 
@@ -84,7 +87,9 @@ impl BatchSource for PartitionBatches {
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
         let EpochScratch { sampler, seeds, links, parts, swept, join, nodes: sampled } = scratch;
-        let seeds = seeds.bytes() + links.bytes() + swept.bytes();
+        // Minibatches that were sampled to measure them were not swept.
+        let swept = self.sweeps.as_ref().map_or(0, |_| swept.bytes().max(SWEPT_NODE_BYTES * nodes as u64));
+        let seeds = seeds.bytes() + links.bytes() + swept;
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
         let (largest, all) = (part_nodes.clone().max().unwrap_or(0), part_nodes.sum());
@@ -133,9 +138,18 @@ impl PartitionBatches {
     fn read_swept(&self, index: u64, scratch: &mut EpochScratch, out: &mut [Minibatch]) -> Result<bool> {
         let EpochScratch { sampler, seeds, links, parts, swept, join, .. } = scratch;
         let Some(sweeps) = &self.sweeps else { return Ok(false) };
-        let Some(count) = sweeps.read(index, &self.shape, swept, parts)? else { return Ok(false) };
-        let parts = &parts[..count * self.shape.types()];
-        Minibatch::join(parts, Join::Apart, &self.shape, sampler, join, out)?;
+        let Some(minibatches) = sweeps.wait(index)? else { return Ok(false) };
+        let numbers = minibatches.parts(index);
+        if numbers.len() == 1 {
+            minibatches.read(numbers.start, &self.shape, swept, out)?;
+        } else {
+            let (types, count) = (out.len(), numbers.len());
+            parts.resize_with(parts.len().max(count * types), Minibatch::default);
+            for (number, part) in numbers.zip(parts.chunks_mut(types)) {
+                minibatches.read(number, &self.shape, swept, part)?;
+            }
+            Minibatch::join(&parts[..count * types], Join::Apart, &self.shape, sampler, join, out)?;
+        }
         if self.options.links.is_some() {
             let place = self.places(index)[0];
             // Draws the pairs again, instead of keeping them.

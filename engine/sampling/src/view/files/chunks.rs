@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use grappa_formats::ChunkId;
+use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
 use grappa_io::{
     Result,
     map::{FaultMeter, ResidentLimit},
@@ -117,6 +117,16 @@ impl Mapped {
     /// Bytes of the files that sampling reads.
     pub(in crate::view) fn file_bytes(&self, EdgeData { weights, times, .. }: EdgeData) -> u64 {
         self.chunks.iter().flatten().map(|chunk| chunk.row_bytes(weights, times)).sum()
+    }
+
+    /// Asks the system to read the lists of some ascending nodes.
+    pub(in crate::view) fn read_ahead_nodes(&self, map: &ChunkMap, nodes: &[u64]) {
+        for of_chunk in nodes.chunk_by(|&a, &b| map.chunk_of(NodeId(a)) == map.chunk_of(NodeId(b))) {
+            if let Some(chunk) = &self.chunks[map.chunk_of(NodeId(of_chunk[0])).0 as usize] {
+                let first = chunk.span().first_node.0;
+                chunk.read_ahead_rows(of_chunk.iter().map(|node| node - first));
+            }
+        }
     }
 
     pub(in crate::view) fn read_ahead(&self, EdgeData { weights, times, .. }: EdgeData) {
