@@ -491,6 +491,8 @@ class TrainOptions(TypedDict, total=False):
     residual: bool
     #: Continue a run from its last checkpoint; auto starts a run if there is none.
     resume: bool | Literal["auto"]
+    #: How minibatches are sampled: each on its own, or many at once with passes over the whole graph.
+    sampling: Literal["auto", "batch", "sweep"]
     #: Repartitioning schedule.
     schedule: Literal["sweep", "shuffle", "fixed", "local"]
     #: Random seed of initial parameters, partitions, sampling and dropout.
@@ -525,6 +527,8 @@ class TrainOptions(TypedDict, total=False):
     time_window: int | Literal["auto"]
     #: Seconds without a sign of life after which a process is missing.
     timeout: int
+    #: Folder of the scratch files of sampling="sweep", which take at most half of the free disk space there (default: the folder of the run).
+    tmp: Path
     #: Largest number of steps per walk, for pinsage.
     walk_steps: int
     #: Probability that a walk ends after each step, for pinsage.

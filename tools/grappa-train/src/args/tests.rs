@@ -83,7 +83,7 @@ fn every_flag_sets_its_key() {
         ("clip", "2.5"),
         ("epochs", "7"),
         ("steps-per-epoch", "200"),
-        ("sampling", "sweep"),
+        ("sampling", "batch"),
         ("partitions", "16"),
         ("concurrent", "4"),
         ("schedule", "shuffle"),
@@ -214,8 +214,8 @@ fn every_name_in_the_help_is_a_value_and_is_explained() {
         let switch = ["true", "false"];
         for value in arg.get_possible_values().iter().filter(|value| !switch.contains(&value.get_name())) {
             assert!(value.get_help().is_some(), "--{option} {}", value.get_name());
-            // Other methods need several partitions, or one.
-            let partitions = if value.get_name() == "gern" { 1 } else { 4 };
+            // Other methods need several partitions, or one, and sweeps one.
+            let partitions = if ["gern", "sweep"].contains(&value.get_name()) && option != "schedule" { 1 } else { 4 };
             let parsed = parse(&[&format!("--{option}={}", value.get_name()), &format!("--partitions={partitions}")]);
             let parsed = parsed.unwrap_or_else(|error| panic!("--{option}: {error}"));
             if option == "preset" {

@@ -271,7 +271,7 @@ fn names_of_options_parse_as_they_are_displayed() {
         assert_eq!(kind.to_string().parse::<ViewKind>().unwrap(), kind);
     }
     assert!("all".parse::<Halo>().unwrap_err().to_string().contains("stop, neighbors and none"));
-    assert!("disk".parse::<ViewKind>().unwrap_err().to_string().contains("auto, memory, in-turn and mapped"));
+    assert!("disk".parse::<ViewKind>().unwrap_err().to_string().contains("auto, memory, in-turn, mapped and sweep"));
 }
 
 #[test]
