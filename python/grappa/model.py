@@ -6,7 +6,8 @@
                                               # if it is {"features": d}: features of edges, [edges, d]
 
 A model of a run at times has `model.time_encoding`. The age of an edge or node is the time from it to the seed of its neighborhood, in the
-unit `model.time_encoding["unit"]`. `encoded_ages` are the last features of edges; a model of a graph with types encodes `age_dict` itself.
+unit `model.time_encoding["unit"]`. `encoded_ages` are the last features of edges; a model of a graph with types encodes `age_dict`, the
+ages of nodes, and `edge_age_dict`, the ages of edges, itself.
 
 To copy this file is fine; it is all there is to know about the format, beside the names of tensors, which follow the modules
 below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by
@@ -57,6 +58,21 @@ class SumByWeightGINConv(pyg.GINConv):
 
     def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
         return self.nn(weighted_sum(x, edge_index, weight) + (1 + self.eps) * x)
+
+
+class SAGEConvOfEdges(pyg.SAGEConv):
+    """SAGEConv whose messages are `[x_j, values of the edge]`, which PyTorch Geometric has not."""
+
+    def __init__(self, inputs: tuple[int, int], outputs: int, edge_dim: int):
+        super().__init__((inputs[0] + edge_dim, inputs[1]), outputs)
+
+    def forward(self, x: Tensor | tuple[Tensor, Tensor], edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        sources, own = (x, x) if isinstance(x, Tensor) else x
+        source, destination = edge_index
+        messages = torch.cat([sources[source], edge_attr], 1)
+        sums = messages.new_zeros(len(own), messages.shape[1]).index_add(0, destination, messages)
+        count = torch.bincount(destination, minlength=len(own)).clamp(min=1)
+        return self.lin_l(sums / count[:, None]) + self.lin_r(own)
 
 
 class PinSAGEConv(nn.Module):
@@ -246,7 +262,7 @@ class HeteroModel(nn.Module):
     """A model of a graph with types: `model(x_dict, edge_index_dict)` are the outputs of the nodes of type `model.target`. If links of
     the relation `model.target` are predicted, they are a dict with the embeddings of its two types, and `model.decoder` scores pairs.
     Types with learned embeddings need no features, and `n_id_dict` has the nodes of a minibatch; without it, all nodes are given. Types in
-    `model.ages` need `age_dict`: the age of each node.
+    `model.ages` need `age_dict`: the age of each node. Relations in `model.edge_ages` need `edge_age_dict`: the age of each edge.
 
     Each layer is HeteroConv of SAGEConv or of GATConv, HGTConv, or RGCNConv on the graph as one of a single type. As in `Model`, each
     layer but the last is followed by the residual, the norm, the activation and dropout, here by type."""
@@ -273,6 +289,9 @@ class HeteroModel(nn.Module):
         self.time_encoding: Any = options.get("time_encoding")
         #: Values of the encoded age by type, without those that have none.
         self.ages = {node_type["name"]: node_type["ages"] for node_type in graph["node_types"] if node_type.get("ages")}
+        of_relations = zip(self.edge_types, graph["relations"])
+        #: Values of the encoded age of an edge by relation, without those that have none.
+        self.edge_ages = {edge_type: relation["ages"] for edge_type, relation in of_relations if relation.get("ages")}
         stored = {name: width - learned[name] - self.ages.get(name, 0) for name, width in inputs.items()}
         self.features = pyg.module_dict.ModuleDict({name: FeatureMoments(width) for name, width in stored.items()})
         tables = {name: nn.Embedding(num_nodes[name], width) for name, width in learned.items() if width}
@@ -312,12 +331,21 @@ class HeteroModel(nn.Module):
         edge_types = [edge_type for of_type in made.values() for edge_type in of_type]
         match self.kind:
             case "rsage":
-                convs = {(s, r, d): pyg.SAGEConv((widths[s], widths[d]), outputs) for s, r, d in edge_types}
+                sage = {edge_type: (widths[edge_type[0]], widths[edge_type[2]]) for edge_type in edge_types}
+                convs = {
+                    edge_type: SAGEConvOfEdges(inputs, outputs, self.edge_ages[edge_type])
+                    if edge_type in self.edge_ages
+                    else pyg.SAGEConv(inputs, outputs)
+                    for edge_type, inputs in sage.items()
+                }
                 return by_relation(convs, options)
             case "rgat":
                 width = outputs if last else outputs // heads
                 more = {"heads": heads, "concat": not last, "dropout": options["attention_dropout"], "add_self_loops": False}
-                convs = {(s, r, d): pyg.GATConv((widths[s], widths[d]), width, **more) for s, r, d in edge_types}
+                convs = {
+                    (s, r, d): pyg.GATConv((widths[s], widths[d]), width, edge_dim=self.edge_ages.get((s, r, d)), **more)
+                    for s, r, d in edge_types
+                }
                 return by_relation(convs, options)
             case "rgcn":
                 return pyg.RGCNConv(options["hidden"], outputs, len(self.edge_types), num_bases=options.get("bases"))
@@ -325,10 +353,12 @@ class HeteroModel(nn.Module):
                 return pyg.HGTConv(options["hidden"], outputs, (self.node_types, self.edge_types), heads=options["heads"])
         raise ValueError(f"no layer is called {self.kind}")
 
-    def convolve(self, conv: nn.Module, x_dict: dict[str, Tensor], edges: dict[Names, Tensor]) -> dict[str, Tensor]:
+    def convolve(
+        self, conv: nn.Module, x_dict: dict[str, Tensor], edges: dict[Names, Tensor], ages: dict[Names, Tensor]
+    ) -> dict[str, Tensor]:
         known = {edge_type: index for edge_type, index in edges.items() if edge_type[0] in x_dict and edge_type[2] in x_dict}
         if self.kind != "rgcn":
-            return conv(x_dict, known)
+            return conv(x_dict, known, edge_attr_dict=ages) if ages else conv(x_dict, known)
         starts, count = {}, 0
         for name, x in x_dict.items():
             starts[name], count = count, count + len(x)
@@ -356,13 +386,28 @@ class HeteroModel(nn.Module):
             inputs[name] = torch.cat(parts, 1)
         return inputs
 
+    def encoded_edge_ages(
+        self, edge_index_dict: dict[Names, Tensor], edge_age_dict: dict[Names, Tensor] | None
+    ) -> dict[Names, Tensor]:
+        encoded = {}
+        for edge_type in self.edge_ages.keys() & edge_index_dict.keys():
+            ages, edges = (edge_age_dict or {}).get(edge_type), edge_index_dict[edge_type].shape[1]
+            if ages is None or len(ages) != edges:
+                raise ValueError(
+                    f"edge_age_dict has no age for each of the {edges} edges of {edge_type}; give the time from each to its seed"
+                )
+            encoded[edge_type] = encoded_ages(ages, self.time_encoding)
+        return encoded
+
     def forward(
         self,
         x_dict: dict[str, Tensor],
         edge_index_dict: dict[Names, Tensor],
         n_id_dict: dict[str, Tensor] | None = None,
         age_dict: dict[str, Tensor] | None = None,
+        edge_age_dict: dict[Names, Tensor] | None = None,
     ) -> Tensor | dict[str, Tensor]:
+        ages = self.encoded_edge_ages(edge_index_dict, edge_age_dict)
         drop = nn.functional.dropout
         x_dict = {name: drop(x, self.input_dropout, self.training) for name, x in self.inputs(x_dict, n_id_dict, age_dict).items()}
         if len(self.projections):
@@ -370,11 +415,11 @@ class HeteroModel(nn.Module):
         if self.kind == "hgt":
             x_dict = {name: x.relu() for name, x in x_dict.items()}
         for conv, norms, residuals, activations in zip(self.layers, self.norms, self.residuals, self.activations):
-            out = {name: x for name, x in self.convolve(conv, x_dict, edge_index_dict).items() if name in norms}
+            out = {name: x for name, x in self.convolve(conv, x_dict, edge_index_dict, ages).items() if name in norms}
             if self.residual:
                 out = {name: x + residuals[name](x_dict[name]) for name, x in out.items()}
             x_dict = {name: drop(activations[name](norms[name](x)), self.dropout, self.training) for name, x in out.items()}
-        last = self.convolve(self.layers[-1], x_dict, edge_index_dict)
+        last = self.convolve(self.layers[-1], x_dict, edge_index_dict, ages)
         if isinstance(self.target, tuple):
             return {name: self.head(last[name]) for name in dict.fromkeys([self.target[0], self.target[2]])}
         out = self.head(last[self.target])

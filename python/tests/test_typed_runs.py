@@ -234,3 +234,43 @@ def test_a_model_at_times_has_the_logits_of_pytorch_geometric(tmp_path, model, o
             module(x_dict, batch.edge_index_dict)
     found = run.predict(graph, values="logits")
     np.testing.assert_allclose(found[batch["churn"].input_id], expected.numpy(), rtol=1e-4, atol=1e-5 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize(("model", "options"), [("rsage", {}), ("rgat", {"heads": 2})])
+def test_a_model_with_ages_of_edges_has_the_logits_of_pytorch_geometric(tmp_path, model, options):
+    generator = torch.Generator().manual_seed(7)
+    users, movies, ratings, rows = 40, 30, 500, 60
+    data = HeteroData()
+    data["user"].x, data["movie"].x = torch.rand(users, 3, generator=generator), torch.rand(movies, 2, generator=generator)
+    data["ask"].time, data["ask"].y = torch.randint(300, 1000, (rows,), generator=generator), torch.arange(rows) % 2
+    data["ask"].num_nodes, data["ask"].train_mask, data["ask"].val_mask = rows, torch.arange(rows) < 40, torch.arange(rows) >= 40
+    rates, rated, asked = ("user", "rates", "movie"), ("movie", "rated", "user"), ("user", "asked", "ask")
+    ends = [torch.randint(count, (ratings,), generator=generator) for count in (users, movies)]
+    data[rates].edge_index, data[rates].time = torch.stack(ends), torch.randint(1000, (ratings,), generator=generator)
+    data[rated].edge_index, data[rated].time = data[rates].edge_index.flip(0), data[rates].time
+    data[asked].edge_index = torch.stack([torch.randint(users, (rows,), generator=generator), torch.arange(rows)])
+    graph = grappa.ingest(data, time="time", time_unit="s", out=tmp_path / "g.grappa")
+    more = {"layers": 3, "fanouts": [40, 40, 40], "hidden": 16, "epochs": 2, "time_encoding": 5, **options}
+    run = grappa.train(graph, out=tmp_path / "run", model=model, target="ask", **more)
+    module = run.model()
+    assert module.edge_ages == {rates: 5, rated: 5} and set(module.ages) == {"ask"}
+    loader = grappa.pyg.NeighborLoader(graph, [-1, -1, -1], ("ask", None), time_attr="time", batch_size=rows)
+    batch = next(iter(loader))
+    times = batch["ask"].seed_time
+    ages = {"ask": times[batch["ask"].batch] - batch["ask"].time}
+    edge_ages = {}
+    for edge_type in (rates, rated):
+        edges = batch[edge_type]
+        edge_ages[edge_type] = times[batch[edge_type[2]].batch[edges.edge_index[1]]] - edges.time
+        assert (edge_ages[edge_type] >= 0).all() and len(edges.time) > 100
+    x_dict = {name: batch[name].x for name in ("user", "movie")}
+    with torch.no_grad():
+        expected = module(x_dict, batch.edge_index_dict, age_dict=ages, edge_age_dict=edge_ages)[:rows]
+        older = {edge_type: age + 100 for edge_type, age in edge_ages.items()}
+        other = module(x_dict, batch.edge_index_dict, age_dict=ages, edge_age_dict=older)[:rows]
+        with pytest.raises(ValueError, match="edge_age_dict has no age for each of the .* edges of"):
+            module(x_dict, batch.edge_index_dict, age_dict=ages)
+    found = run.predict(graph, values="logits")[batch["ask"].input_id]
+    tolerance = 1e-5 * expected.abs().max().item()
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=tolerance)
+    assert np.abs(found - other.numpy()).max() > 1000 * tolerance

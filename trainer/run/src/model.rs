@@ -166,6 +166,11 @@ impl LayerKind {
         matches!(self, Self::Rgcn | Self::Hgt)
     }
 
+    /// Whether layers of this kind take the ages of edges: as features of edges, or for each relation.
+    pub fn takes_edge_ages(self) -> bool {
+        self.edge_values() == EdgeValues::Features || matches!(self, Self::Rsage | Self::Rgat)
+    }
+
     /// The values of edges that layers of this kind can take.
     pub fn edge_values(self) -> EdgeValues {
         match self {
@@ -351,14 +356,17 @@ impl ModelOptions {
         self.graph.as_ref().map_or_else(|| Cow::Owned(ModelGraph::untyped(self.inputs)), Cow::Borrowed)
     }
 
-    /// How the ages of edges are encoded, if layers take them. Models with weights for each relation take ages of nodes.
-    pub fn edge_ages(&self) -> Option<TimeEncoding> {
-        self.time_encoding.filter(|_| self.graph.is_none())
+    /// For each relation, how the ages of its edges are encoded, if layers take them.
+    pub fn edge_ages(&self) -> Vec<Option<TimeEncoding>> {
+        match &self.graph {
+            Some(graph) => graph.edge_ages(self.time_encoding),
+            None => vec![self.time_encoding],
+        }
     }
 
     /// What layers take of the edges of a store. Ages are computed.
     pub fn stored_edges(&self) -> EdgeInput {
-        match (self.edges, self.edge_ages()) {
+        match (self.edges, self.time_encoding) {
             (EdgeInput::Features(features), Some(ages)) if features == ages.values => EdgeInput::Nothing,
             (EdgeInput::Features(features), Some(ages)) => EdgeInput::Features(features - ages.values),
             (edges, _) => edges,

@@ -38,17 +38,17 @@ pub struct Block {
 }
 
 /// The features of the edges of a block, each followed by the values of its age: from its time to the time of its part.
-fn with_ages(block: &sample::Block, minibatch: &sample::Minibatch, times: TimeEncoding) -> Vec<f32> {
+fn with_ages(block: &sample::Block, minibatch: &sample::Minibatch, encoding: TimeEncoding) -> Vec<f32> {
     let edges = block.indices.len();
     assert_eq!(block.edge_times.len(), edges, "times of the edges of a block");
     let stored = block.edge_features.len().checked_div(edges).unwrap_or(0);
-    let mut rows = Vec::with_capacity(edges * (stored + times.values));
+    let mut rows = Vec::with_capacity(edges * (stored + encoding.values));
     for destination in 0..block.destinations {
         // Without parts, all nodes are of one.
         let part = minibatch.parts.get(destination).map_or(0, |&part| part as usize);
         for edge in block.edges_of(destination) {
             rows.extend_from_slice(&block.edge_features[edge * stored..(edge + 1) * stored]);
-            times.append(minibatch.part_times[part].saturating_sub(block.edge_times[edge]), &mut rows);
+            encoding.append(minibatch.part_times[part].saturating_sub(block.edge_times[edge]), &mut rows);
         }
     }
     rows
@@ -153,12 +153,12 @@ impl Block {
 
     /// The blocks of a minibatch, seeds first: for each hop, one of each relation. `minibatches` are of each node type. `degrees` are the
     /// in-degrees of the nodes of a graph without types, or the sums of the weights of their in-edges if blocks have weights; only GCN
-    /// needs them. `times` encodes the ages of edges with times, of a graph without types.
+    /// needs them. `ages` encodes the ages of the edges of each relation; none of relations beyond.
     pub fn of_minibatches(
         shape: &GraphShape,
         minibatches: &[sample::Minibatch],
         degrees: Option<&[f32]>,
-        times: Option<TimeEncoding>,
+        ages: &[Option<TimeEncoding>],
         device: Device,
     ) -> Vec<Vec<Self>> {
         let hops = shape.hops(minibatches);
@@ -170,8 +170,8 @@ impl Block {
                     false => shape.block(minibatches, number, hop + 1).destinations,
                 };
                 let mut block_on_device = Self::between_types(block, nodes, device);
-                if let Some(times) = times {
-                    block_on_device.edge_features = with_ages(block, &minibatches[relation.destination], times);
+                if let Some(&Some(encoding)) = ages.get(number) {
+                    block_on_device.edge_features = with_ages(block, &minibatches[relation.destination], encoding);
                 }
                 block_on_device
             });
@@ -193,7 +193,7 @@ impl Block {
     /// As [`Block::of_minibatches`], of a graph without types.
     pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[f32]>, device: Device) -> Vec<Vec<Self>> {
         let shape = GraphShape::untyped(minibatch.nodes.len() as u64);
-        Self::of_minibatches(&shape, std::slice::from_ref(minibatch), degrees, None, device)
+        Self::of_minibatches(&shape, std::slice::from_ref(minibatch), degrees, &[], device)
     }
 
     /// The edges of several relations into one type, one destination after another: its edges of the first relation come first. The sources

@@ -36,6 +36,7 @@ impl LayerShape<'_> {
                 number,
                 name: format!("convs.<{}>", graph.names(number).map(module_key).join("___")),
                 width: widths[sources[number]],
+                edge_features: graph.relations[number].ages as i64,
             };
             numbers.iter().map(relation).collect()
         };

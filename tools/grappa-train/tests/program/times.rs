@@ -106,7 +106,54 @@ fn every_model_that_draws_by_time_learns_links() {
     let typed = options.replace("letters.grappa", "typed.grappa");
     let ran = run(&mut folder.program(&format!("{typed} --model rsage --node-embeddings person=8"))).success();
     assert!(ran.stdout.contains("each at its time"), "{ran:?}");
+    let used = "encoded ages of the edges of person:writes:person, person:rev_writes:person are used: the layers of rsage take them";
+    assert!(ran.stdout.contains(used), "{ran:?}");
     assert_eq!(folder.summary("run")["links"]["edge_bank"]["filtered"]["mrr"], 1.0);
+    let ran = run(&mut folder.program(&format!("{typed} --model hgt"))).success();
+    assert!(ran.stderr.contains("are not used: the model hgt takes none; these do: rsage, rgat"), "{ran:?}");
+    let refused = run(&mut folder.program(&format!("{typed} --model rgcn --time-encoding 8")));
+    assert_failed(&refused, &["time-encoding 8", "model rgcn takes no ages of the edges", "these do: rsage, rgat"]);
+    let refused = run(&mut folder.program(&format!("{options} --model sage --time-encoding 8")));
+    assert_failed(&refused, &["model sage takes no ages of the edges", "these do: gatv2, gine, transformer"]);
+}
+
+#[test]
+fn a_typed_model_learns_from_the_ages_of_edges() {
+    let folder = TrainFolder::empty();
+    // A user is active if the last visit is at most 50 s ago. All have as many visits.
+    let mut random = Random::new(21);
+    let (mut visits, mut asks, mut asked) = (String::new(), String::new(), String::new());
+    for user in 0..500u64 {
+        let active = user % 2;
+        let last = 1000 - if active == 1 { 1 + random.below(50) } else { 200 + random.below(300) };
+        for visit in 0..4 {
+            visits.push_str(&format!("{},{user},{}\n", random.below(30), last - visit * 7));
+        }
+        let split = ["train", "train", "train", "val", "test"][(user / 2 % 5) as usize];
+        asks.push_str(&format!("{user},1000,{active},{split}\n"));
+        asked.push_str(&format!("{user},{user}\n"));
+    }
+    folder.write("visits.csv", format!("page,user,at\n{visits}"));
+    folder.write("asks.csv", format!("id,at,active,split\n{asks}"));
+    folder.write("asked.csv", format!("user,ask\n{asked}"));
+    folder.write("users.csv", format!("id,one\n{}", (0..500).map(|id| format!("{id},1\n")).collect::<String>()));
+    folder.write("pages.csv", format!("id,one\n{}", (0..30).map(|id| format!("{id},1\n")).collect::<String>()));
+    folder.success(
+        "ingest --nodes user=users.csv --nodes page=pages.csv --nodes ask=asks.csv --edges page:seen:user=visits.csv --edges \
+         user:asked:ask=asked.csv --src seen=page --dst seen=user --src asked=user --dst asked=ask --time seen=at --node-time ask=at \
+         --time-unit s --labels ask=asks.csv --label ask=active --split-column ask=split --features-from user=one --features-from page=one \
+         --quiet --out visits.grappa",
+    );
+    folder.success("store add-features visits.grappa --kind mean --type ask --quiet");
+    let score = |options: &str| {
+        let train = "visits.grappa --layers 2 --fanouts 4,4 --hidden 16 --batch 32 --lr 0.01 --epochs 15 --dropout 0 --force --out run";
+        run(&mut folder.program(&format!("{train} {options}"))).success();
+        folder.summary("run")["test_accuracy"].as_f64().unwrap()
+    };
+    let accuracy = score("--model rsage");
+    assert!(accuracy > 0.95, "{accuracy}");
+    let blind = score("--model rsage --time-encoding 0");
+    assert!(blind < 0.65, "{blind}");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use grappa_formats::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::time_encoding::TimeEncoding;
+
 /// The node types and relations that a model learns from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +59,9 @@ pub struct ModelRelation {
     pub name: String,
     /// The number of the type of its destinations.
     pub destination: usize,
+    /// The values that encode the age of an edge, in layers that take it; 0 without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ages: usize,
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -81,7 +86,7 @@ impl ModelGraph {
                 embedding: 0,
                 columns: Vec::new(),
             }],
-            relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0 }],
+            relations: vec![ModelRelation { source: 0, name: EDGE.to_owned(), destination: 0, ages: 0 }],
             target: ModelTarget::Type(0),
         }
     }
@@ -97,6 +102,11 @@ impl ModelGraph {
         }
     }
 
+    /// For each relation, how the ages of its edges are encoded, if layers take them. `encoding` is the model's.
+    pub fn edge_ages(&self, encoding: Option<TimeEncoding>) -> Vec<Option<TimeEncoding>> {
+        self.relations.iter().map(|relation| encoding.filter(|_| relation.ages > 0)).collect()
+    }
+
     /// The name of the target: a type, or `SOURCE:NAME:DESTINATION`.
     pub fn target_name(&self) -> String {
         match self.target {
@@ -107,7 +117,7 @@ impl ModelGraph {
 
     /// The names of a relation and of the types that it joins.
     pub fn names(&self, relation: usize) -> [&str; 3] {
-        let ModelRelation { source, name, destination } = &self.relations[relation];
+        let ModelRelation { source, name, destination, .. } = &self.relations[relation];
         let [source, destination] = [source, destination].map(|&end| self.node_types[end].name.as_str());
         [source, name, destination]
     }

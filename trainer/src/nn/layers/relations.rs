@@ -12,6 +12,8 @@ pub(crate) struct RelationInput {
     pub(crate) name: String,
     /// Width of the states of its sources.
     pub(crate) width: i64,
+    /// Number of features of an edge: the values of its age.
+    pub(crate) edge_features: i64,
 }
 
 /// The sum or the mean of tensors of relations.

@@ -10,6 +10,7 @@ use super::{
     relations::{RelationInput, combined},
 };
 use crate::nn::{
+    aggregate::rows_of_edges,
     aggregate_kind::Aggregate,
     attention::{attend, sum_logits},
     backend::Backend,
@@ -20,7 +21,8 @@ use crate::nn::{
 
 /// PyTorch Geometric's HeteroConv of a GATConv without self-loops for each relation: the sum or the mean over relations of, for each head,
 /// the mean of `lin_src(x)` over the neighbors with attention weights
-/// softmax(leaky_relu(att_src lin_src(x_source) + att_dst lin_dst(x_destination))); plus a bias.
+/// softmax(leaky_relu(att_src lin_src(x_source) + att_dst lin_dst(x_destination) + att_edge lin_edge(features of the edge))); plus a bias. The
+/// last term is of relations with features of edges.
 #[derive(Debug)]
 pub(crate) struct Rgat {
     heads: Heads,
@@ -36,6 +38,14 @@ struct RelationWeights {
     source_attention: Tensor,
     destination_attention: Tensor,
     bias: Tensor,
+    edges: Option<EdgeWeights>,
+}
+
+#[derive(Debug)]
+struct EdgeWeights {
+    features: usize,
+    attention: Tensor,
+    weight: Tensor,
 }
 
 impl Rgat {
@@ -60,6 +70,11 @@ impl Rgat {
                 bias: builder.parameter("bias", &[outputs], Start::Constant(0.0)),
                 sources: matrix(builder, "lin_src.weight", relation.width),
                 destinations: matrix(builder, "lin_dst.weight", own_width),
+                edges: (relation.edge_features > 0).then(|| EdgeWeights {
+                    features: relation.edge_features as usize,
+                    attention: builder.parameter("att_edge", &shape, attention),
+                    weight: matrix(builder, "lin_edge.weight", relation.edge_features),
+                }),
             })
         });
         Self { relations: relations.collect(), heads, combine }
@@ -86,7 +101,14 @@ impl Layer for Rgat {
             let nodes = hop.own.narrow(0, 0, relation.block.destination_nodes() as i64);
             let scores = self.scores(&weights.destination_attention, &weights.destinations, &nodes);
             let destination_scores = hop.values_of_destinations(&scores);
-            let logits = sum_logits(Backend::Fastest, relation.block, &source_scores, &destination_scores);
+            let logits = match &weights.edges {
+                None => sum_logits(Backend::Fastest, relation.block, &source_scores, &destination_scores),
+                Some(EdgeWeights { features, attention, weight }) => {
+                    let edge_scores = self.scores(attention, weight, relation.block.features(*features));
+                    let scores = rows_of_edges(Backend::Fastest, relation.block, &source_scores) + edge_scores;
+                    sum_logits(Backend::Fastest, relation.block.alone(), &scores, &destination_scores)
+                }
+            };
             let dropout = hop
                 .dropout
                 .as_ref()

@@ -9,14 +9,16 @@ use super::{
     relations::{RelationInput, combined},
 };
 use crate::nn::{
-    aggregate_kind::Aggregate,
+    aggregate::aggregate,
+    aggregate_kind::{Aggregate, Scaling},
     linear::{Epilogue, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
 
 /// PyTorch Geometric's HeteroConv of a SAGEConv for each relation: the sum or the mean over relations of
-/// `lin_l(mean of neighbors) + lin_r(x)`.
+/// `lin_l(mean of neighbors) + lin_r(x)`. Of a relation with features of edges, the neighbors of a node are their states, each followed by the
+/// features of its edge.
 #[derive(Debug)]
 pub(crate) struct Rsage {
     relations: Vec<RelationWeights>,
@@ -28,6 +30,7 @@ struct RelationWeights {
     neighbors: Tensor,
     bias: Tensor,
     own: Tensor,
+    edge_features: i64,
 }
 
 impl Rsage {
@@ -39,9 +42,11 @@ impl Rsage {
         combine: RelationAggregate,
     ) -> Self {
         let relations = relations.iter().map(|relation| {
+            let width = relation.width + relation.edge_features;
             builder.scope(&relation.name, |builder| RelationWeights {
-                neighbors: builder.parameter("lin_l.weight", &[outputs, relation.width], Start::linear(relation.width)),
-                bias: builder.parameter("lin_l.bias", &[outputs], Start::linear(relation.width)),
+                edge_features: relation.edge_features,
+                neighbors: builder.parameter("lin_l.weight", &[outputs, width], Start::linear(width)),
+                bias: builder.parameter("lin_l.bias", &[outputs], Start::linear(width)),
                 own: builder.parameter("lin_r.weight", &[outputs, own_width], Start::linear(own_width)),
             })
         });
@@ -55,7 +60,16 @@ impl Layer for Rsage {
     }
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Vec<Tensor>) {
-        (hop.own_states(), hop.aggregates(Aggregate::Mean))
+        let means = hop.aggregates(Aggregate::Mean).into_iter().zip(&hop.relations).zip(&self.relations);
+        let means = means.map(|((states, relation), weights)| match weights.edge_features {
+            0 => states,
+            count => {
+                let features = relation.block.features(count as usize).to_kind(states.kind());
+                let of_edges = aggregate(relation.block.alone(), Aggregate::Mean, Scaling::None, &features, None);
+                Tensor::cat(&[states, of_edges], 1)
+            }
+        });
+        (hop.own_states(), means.collect())
     }
 
     fn reduction(&self, width: usize) -> Reduction {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use grappa_run::model::{LayerKind, ModelGraph, ModelNodeType, ModelOptions, ModelRelation, ModelTarget};
+use grappa_formats::time_axis::TimeUnit;
+use grappa_run::model::{LayerKind, ModelGraph, ModelNodeType, ModelOptions, ModelRelation, ModelTarget, TimeEncoding};
 use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -13,25 +14,36 @@ const TOLERANCE: f64 = 1e-5;
 /// Source and destination of each relation: of types 0, `a`, and 1, `b`.
 const RELATIONS: [(usize, &str, usize); 3] = [(0, "r", 0), (0, "s", 1), (1, "t", 0)];
 
-fn graph() -> ModelGraph {
+/// The relations with features of edges, in models that take them.
+const WITH_FEATURES: [usize; 2] = [0, 2];
+const EDGE_FEATURES: usize = 4;
+
+fn graph(takes_features: bool) -> ModelGraph {
     let node_type =
         |name: &str, inputs| ModelNodeType { name: name.into(), inputs, ages: 0, embedding: 0, columns: Vec::new() };
-    let relation =
-        |&(source, name, destination): &(usize, &str, usize)| ModelRelation { source, name: name.into(), destination };
+    let relation = |(number, &(source, name, destination)): (usize, &(usize, &str, usize))| ModelRelation {
+        source,
+        name: name.into(),
+        destination,
+        ages: if takes_features && WITH_FEATURES.contains(&number) { EDGE_FEATURES } else { 0 },
+    };
     ModelGraph {
         node_types: vec![node_type("a", 5), node_type("b", 4)],
-        relations: RELATIONS.iter().map(relation).collect(),
+        relations: RELATIONS.iter().enumerate().map(relation).collect(),
         target: ModelTarget::Type(0),
     }
 }
 
-/// All edges of a relation, to all nodes of its destinations' type.
-fn block(edges: &Tensor, sources: usize, destinations: usize) -> sample::Block {
+/// All edges of a relation, to all nodes of its destinations' type, with their features if there are any.
+fn block(edges: &Tensor, features: Option<&Tensor>, sources: usize, destinations: usize) -> sample::Block {
+    let features: Option<Vec<Vec<f32>>> = features.map(|rows| rows.try_into().unwrap());
     let ends = Vec::<Vec<i64>>::try_from(edges).unwrap();
     let mut block = sample::Block { sources, destinations, offsets: vec![0], ..sample::Block::default() };
     for destination in 0..destinations as i64 {
-        let into = ends[0].iter().zip(&ends[1]).filter(|(_, end)| **end == destination);
-        block.indices.extend(into.map(|(&source, _)| source as u32));
+        for edge in (0..ends[0].len()).filter(|&edge| ends[1][edge] == destination) {
+            block.indices.push(ends[0][edge] as u32);
+            block.edge_features.extend(features.iter().flat_map(|rows| &rows[edge]));
+        }
         block.offsets.push(block.indices.len() as u32);
         let degree = u64::from(block.offsets[block.offsets.len() - 1] - block.offsets[block.offsets.len() - 2]);
         block.visible.push(degree);
@@ -49,7 +61,10 @@ fn model(arrays: &HashMap<String, Tensor>, layer: LayerKind, bases: Option<usize
         hidden: 6,
         outputs: 3,
         heads: 2,
-        graph: Some(graph()),
+        graph: Some(graph(arrays.contains_key("edge_attr:0"))),
+        time_encoding: arrays
+            .contains_key("edge_attr:0")
+            .then(|| TimeEncoding::of_span(EDGE_FEATURES, 1.0, TimeUnit::Seconds)),
         bases,
         ..ModelOptions::default()
     };
@@ -73,6 +88,8 @@ fn models_of_graphs_with_types_have_the_values_and_gradients_of_pytorch_geometri
         ("rgcn-bases-2", LayerKind::Rgcn, Some(2)),
         ("rgat-2", LayerKind::Rgat, None),
         ("hgt-2", LayerKind::Hgt, None),
+        ("rsage-edges-2", LayerKind::Rsage, None),
+        ("rgat-edges-2", LayerKind::Rgat, None),
     ];
     for (file, layer, bases) in cases {
         let arrays = read_arrays(file);
@@ -83,7 +100,9 @@ fn models_of_graphs_with_types_have_the_values_and_gradients_of_pytorch_geometri
             let hop = || {
                 let relations = RELATIONS.iter().enumerate().map(|(number, &(source, _, destination))| {
                     let edges = &arrays[&format!("edge_index:{number}")];
-                    Block::between_types(&block(edges, nodes[source], nodes[destination]), nodes[destination], device)
+                    let features = arrays.get(&format!("edge_attr:{number}"));
+                    let block = block(edges, features, nodes[source], nodes[destination]);
+                    Block::between_types(&block, nodes[destination], device)
                 });
                 relations.collect::<Vec<Block>>()
             };

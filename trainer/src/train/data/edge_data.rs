@@ -23,10 +23,17 @@ pub(crate) fn stored(store: &Store) -> StoredEdges {
     }
 }
 
-/// What a graph has of edges, and the values of their ages if the run uses times. Models of graphs with types take nothing of them.
+/// What a graph has of edges, and the values of their ages if the run uses times. Models of graphs with types take no features of edges.
 pub(crate) fn of_graph(graph: &Graph, config: &TrainConfig) -> StoredEdges {
     match graph.has_types() {
-        false => StoredEdges { age_values: times::edge_age_values(graph, config), ..stored(&graph.relations()[0]) },
+        false => StoredEdges {
+            // Models with weights for each relation take them for each relation.
+            age_values: match config.model.is_relational() {
+                false => times::edge_age_values(graph, 0, config),
+                true => 0,
+            },
+            ..stored(&graph.relations()[0])
+        },
         true => StoredEdges { weights: false, features: 0, age_values: 0, is_whole: graph.is_whole() },
     }
 }

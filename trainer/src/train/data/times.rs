@@ -5,15 +5,12 @@
 use grappa_formats::time_axis::{TimeAxis, TimeUnit};
 use grappa_run::{
     config::{
-        Auto, ChangedOptions, Evaluate, FirstHop, HaloMode, NegativeSampling, RankAmong, Sampling, SeedTime,
+        Auto, ChangedOptions, EdgeData, Evaluate, FirstHop, HaloMode, NegativeSampling, RankAmong, Sampling, SeedTime,
         TaskChoice, TimeEqual, TrainConfig,
     },
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
-use grappa_sampling::{
-    EdgeValues,
-    sample::{Sampler, TimeOptions},
-};
+use grappa_sampling::sample::{Sampler, TimeOptions};
 use grappa_storage::Graph;
 
 use super::types;
@@ -40,6 +37,20 @@ pub(crate) fn sees_equal(config: &TrainConfig) -> bool {
         TimeEqual::Seen => true,
         TimeEqual::Hidden => false,
     }
+}
+
+/// Refuses a time encoding that the model has no use for.
+fn check_encoding(graph: &Graph, config: &TrainConfig) -> Result<()> {
+    let Some(changed) = ChangedOptions::from_config(config).flag("time-encoding") else { return Ok(()) };
+    if config.time_encoding == 0 || config.edge_data == EdgeData::Ignore || encoding(graph, config)?.is_some() {
+        return Ok(());
+    }
+    Err(Error::Options(format!(
+        "{changed} encodes ages, and model {} takes no ages of the edges of {}; these do: {}; or leave out --time-encoding",
+        config.model,
+        graph.path().display(),
+        edge_age_takers(graph)
+    )))
 }
 
 /// Refuses options that would show edges that are later than what is predicted, or that have no meaning: at a time, or without times.
@@ -112,7 +123,7 @@ pub(crate) fn check(graph: &Graph, config: &TrainConfig) -> Result<()> {
             let noun = learned_noun(config);
             Err(Error::Options(format!("{option}, and the {noun} of {} have times: {why}", graph.path().display())))
         }
-        None => Ok(()),
+        None => check_encoding(graph, config),
     }
 }
 
@@ -152,7 +163,7 @@ pub(crate) fn partitions(graph: &Graph, config: &TrainConfig) -> Auto<u32> {
 /// If it takes random walks, or draws the last edges with replacement.
 pub(crate) fn with_times(sampler: Sampler, graph: &Graph, config: &TrainConfig) -> Result<Sampler> {
     match are_used(graph, config) {
-        true => at_times(sampler, config, edge_age_values(graph, config) > 0),
+        true => at_times(sampler, config, takes_edge_ages(graph, config)),
         false => Ok(sampler),
     }
 }
@@ -196,8 +207,7 @@ pub(crate) fn unit(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeUni
 /// If the times of the graph cannot be read.
 pub(crate) fn encoding(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeEncoding>> {
     let mut types = 0..graph.node_types().len();
-    let takes_ages =
-        edge_age_values(graph, config) > 0 || types.any(|number| node_age_values(graph, number, config) > 0);
+    let takes_ages = takes_edge_ages(graph, config) || types.any(|number| node_age_values(graph, number, config) > 0);
     if !takes_ages {
         return Ok(None);
     }
@@ -221,13 +231,49 @@ fn encoding_of<'a>(values: usize, axes: impl Iterator<Item = &'a TimeAxis> + Clo
     TimeEncoding::of_span(values, span.map_or(0.0, |[first, last]| last as f64 - first as f64), unit)
 }
 
-/// The values that encode the age of an edge; 0 if the model takes none.
-pub(crate) fn edge_age_values(graph: &Graph, config: &TrainConfig) -> usize {
-    let takes_features = config.model.edge_values() == EdgeValues::Features;
-    match are_used(graph, config) && takes_features && !graph.has_types() {
+/// The values that encode the age of an edge of a relation; 0 if the model takes none. Models with weights for each relation take the ages of
+/// nodes as inputs of these, so edges have an age if they have a time of their own.
+pub(crate) fn edge_age_values(graph: &Graph, relation: usize, config: &TrainConfig) -> usize {
+    let has_age = graph.relations()[relation].is_timed() || !config.model.is_relational();
+    match has_age && config.model.takes_edge_ages() && are_used(graph, config) {
         true => config.time_encoding,
         false => 0,
     }
+}
+
+/// A sentence about the ages of the edges of relations, if a model with weights for each relation takes them, and one if edges have times that
+/// the model does not take.
+pub(crate) fn describe_edge_ages(graph: &Graph, config: &TrainConfig) -> [Option<String>; 2] {
+    let is_timed = |&number: &usize| graph.relations()[number].is_timed();
+    let timed: Vec<usize> = (0..graph.relations().len()).filter(is_timed).collect();
+    if timed.is_empty() || !config.model.is_relational() || !are_used(graph, config) || config.time_encoding == 0 {
+        return [None, None];
+    }
+    let names: Vec<String> = timed.iter().map(|&number| graph.manifest().relation_name(number)).collect();
+    let ages = format!("encoded ages of the edges of {}", names.join(", "));
+    match config.model.takes_edge_ages() {
+        true => [Some(format!("{ages} are used: the layers of {} take them", config.model)), None],
+        false => [
+            None,
+            Some(format!(
+                "{ages} are not used: the model {} takes none; these do: {}",
+                config.model,
+                edge_age_takers(graph)
+            )),
+        ],
+    }
+}
+
+/// The models of a graph that take ages of edges.
+fn edge_age_takers(graph: &Graph) -> String {
+    let kinds =
+        LayerKind::ALL.iter().filter(|kind| kind.takes_edge_ages() && kind.is_relational() == graph.has_types());
+    kinds.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether the model takes the ages of the edges of a relation.
+fn takes_edge_ages(graph: &Graph, config: &TrainConfig) -> bool {
+    (0..graph.relations().len()).any(|relation| edge_age_values(graph, relation, config) > 0)
 }
 
 /// The values that encode the age of a node of a type; 0 if the model takes none.

@@ -39,6 +39,8 @@ pub(crate) struct TrainingData {
     pub edges: EdgeInput,
     /// How the ages of edges or nodes are encoded, if the model takes them.
     pub time_encoding: Option<TimeEncoding>,
+    /// For each relation, how the ages of its edges are encoded, if the model takes them.
+    pub edge_ages: Vec<Option<TimeEncoding>>,
     pub node_ages: Option<NodeAges>,
     /// Whether links or nodes are learned and scored at their times.
     pub uses_times: bool,
@@ -82,13 +84,17 @@ impl TrainingData {
             let inputs = |number: usize, name: &str| {
                 [times::node_age_values(&graph, number, config), config.node_embeddings.values(name)]
             };
-            types::model_graph(&graph, model_target, inputs)
+            types::model_graph(&graph, model_target, inputs, |number| times::edge_age_values(&graph, number, config))
         };
         let model_graph = config.model.is_relational().then(learned).transpose()?;
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),
             degrees: Degrees::with_weights(lists[0].clone(), weight_sums),
             edges,
+            edge_ages: match &model_graph {
+                Some(learned) => learned.edge_ages(time_encoding),
+                None => vec![time_encoding],
+            },
             node_ages: match &model_graph {
                 Some(learned) => NodeAges::open(&graph, learned, time_encoding)?,
                 None => None,
@@ -108,14 +114,17 @@ impl TrainingData {
         Ok(data)
     }
 
-    /// How the ages of edges are encoded, if the model takes them.
-    pub fn edge_ages(&self) -> Option<TimeEncoding> {
-        self.time_encoding.filter(|_| self.node_ages.is_none())
+    /// The values that layers take of each edge of a relation, as rows of features.
+    pub fn edge_features(&self, relation: usize) -> usize {
+        match &self.model_graph {
+            Some(learned) => learned.relations[relation].ages,
+            None => self.edges.features(),
+        }
     }
 
     /// What minibatches need of the edges of the store. Ages are no values of the store.
     pub fn stored_edge_values(&self) -> EdgeValues {
-        let ages = self.edge_ages().map_or(0, |encoding| encoding.values);
+        let ages = self.time_encoding.map_or(0, |encoding| encoding.values);
         match self.edges.values() {
             EdgeValues::Features if self.edges.features() == ages => EdgeValues::Nothing,
             values => values,

@@ -159,6 +159,7 @@ pub(crate) fn model_graph(
     graph: &Graph,
     target: ModelTarget,
     inputs: impl Fn(usize, &str) -> [usize; 2],
+    edge_ages: impl Fn(usize) -> usize,
 ) -> Result<ModelGraph> {
     let manifest = graph.manifest();
     let node_types = manifest.node_types.iter().zip(graph.node_types()).enumerate().map(|(number, (entry, store))| {
@@ -171,10 +172,11 @@ pub(crate) fn model_graph(
             columns: store.schema()?.features,
         })
     });
-    let relations = manifest.relations.iter().map(|entry| ModelRelation {
+    let relations = manifest.relations.iter().enumerate().map(|(number, entry)| ModelRelation {
         source: entry.source as usize,
         name: entry.name.clone(),
         destination: entry.destination as usize,
+        ages: edge_ages(number),
     });
     Ok(ModelGraph { node_types: node_types.collect::<Result<_>>()?, relations: relations.collect(), target })
 }

@@ -114,7 +114,7 @@ impl Trained {
         let options = self.model.options();
         let sampler = self.config.evaluation_sampler(false)?;
         let sampler = edge_data::with_values(sampler, options.stored_edges().values());
-        times::at_times(sampler, &self.config, options.edge_ages().is_some())
+        times::at_times(sampler, &self.config, options.edge_ages().iter().any(Option::is_some))
     }
 
     /// The outputs of the seeds of a batch, `[seeds, outputs]`.
@@ -132,7 +132,7 @@ impl Trained {
             tables.gather(graph, batch.minibatches(), None, self.device).append_to(&mut rows);
         }
         let ages = self.model.options().edge_ages();
-        let blocks = Block::of_minibatches(&shape, batch.minibatches(), None, ages, self.device);
+        let blocks = Block::of_minibatches(&shape, batch.minibatches(), None, &ages, self.device);
         let pass = Pass { training: None, names: None, scaling: Scaling::HorvitzThompson };
         self.model.forward(&blocks, Input::Features(&rows), &[], pass)
     }

@@ -200,7 +200,9 @@ impl Trained {
             let known = learned.node_types.iter().find(|node_type| node_type.name == name);
             known.map_or([0, 0], |node_type| [node_type.ages, node_type.embedding])
         };
-        if let Some(difference) = types::difference(learned, &types::model_graph(graph, learned.target, inputs)?) {
+        let edge_ages = |number: usize| learned.relations.get(number).map_or(0, |relation| relation.ages);
+        let found = types::model_graph(graph, learned.target, inputs, edge_ages)?;
+        if let Some(difference) = types::difference(learned, &found) {
             return Err(Error::WrongStore(format!(
                 "{path}: the graph differs from the one that the model was trained on: {difference}"
             )));
@@ -403,6 +405,27 @@ impl Trained {
                 None => {
                     return Err(Error::WrongStore(format!(
                         "{path}: the run learned nodes at their times, and {nodes} have none: ingest the graph with --node-time"
+                    )));
+                }
+            }
+        }
+        let timed = learned.relations.iter().enumerate().filter(|(number, relation)| {
+            // Other relations are an error of their own.
+            relation.ages > 0 && *number < graph.relations().len()
+        });
+        for (number, _) in timed {
+            let name = graph.manifest().relation_name(number);
+            match graph.relations()[number].time_axis()?.map(|axis| axis.unit.name()) {
+                Some(found) if found == unit => {}
+                Some(found) => {
+                    return Err(Error::WrongStore(format!(
+                        "{path}: the times of edges of {name} are in {found}, and the run's store has {unit}: ingest the graph with --time-unit                          {unit}"
+                    )));
+                }
+                None => {
+                    return Err(Error::WrongStore(format!(
+                        "{path}: the model takes the ages of edges of {name}, and these have no times: ingest the graph with --time {}=COLUMN",
+                        learned.relations[number].name
                     )));
                 }
             }

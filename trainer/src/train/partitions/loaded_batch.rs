@@ -259,8 +259,9 @@ impl Loading {
         if self.device() != Device::Cpu {
             // Seeds first, as the blocks are.
             for (blocks, kind) in model.blocks.iter().zip(self.aggregates.iter().rev()) {
-                let features = self.data.edges.features();
-                blocks.iter().for_each(|block| block.send(*kind, Scaling::HorvitzThompson, features));
+                for (relation, block) in blocks.iter().enumerate() {
+                    block.send(*kind, Scaling::HorvitzThompson, self.data.edge_features(relation));
+                }
             }
         }
         Ok(Tensors {
@@ -306,13 +307,7 @@ impl Loading {
             rows,
             degrees: degrees.as_ref().map(|degrees| send(Tensor::from_slice(degrees), device)),
             first: None,
-            blocks: Block::of_minibatches(
-                shape,
-                batch.minibatches(),
-                degrees.as_deref(),
-                self.data.edge_ages(),
-                device,
-            ),
+            blocks: Block::of_minibatches(shape, batch.minibatches(), degrees.as_deref(), &self.data.edge_ages, device),
         })
     }
 

@@ -126,6 +126,9 @@ impl NewRun {
                 edge_data::of_graph(&trainer.data.graph, &trainer.config).describe_use(&trainer.config);
             used.iter().for_each(|message| watcher.tell(message));
             warned.iter().for_each(|message| watcher.warn(message));
+            let [used, unused] = times::describe_edge_ages(&trainer.data.graph, &trainer.config);
+            used.iter().for_each(|message| watcher.tell(message));
+            unused.iter().for_each(|message| watcher.warn(message));
         }
         tell_warnings(&mut trainer, watcher);
         let task = trainer.data.task();
