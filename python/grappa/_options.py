@@ -546,6 +546,8 @@ class TrainOptions(TypedDict, total=False):
 class PredictOptions(TypedDict, total=False):
     """Options of `Run.predict`."""
 
+    #: Predict links as of this time, in the unit of the store, by a model that learned links at their times.
+    at: int
     #: Device of the model: auto, cpu, cuda or cuda:N.
     device: str
     #: Leave out destinations of known edges with top_k.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,22 @@ from .whole_graphs import EdgeIndex, is_sparse
 SOURCE, TARGET, TIME, ID = "source", "target", "time", "id"
 #: NumPy's units that Arrow has no column for, and the ones that take their place.
 COARSE = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of integers, or of dates in a unit of NumPy."""
+
+    name: str
+    values: np.ndarray
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table of such columns, which needs no PyArrow."""
+
+    columns: list[Column]
 
 
 def with_times(options: dict[str, Any]) -> dict[str, Any]:
@@ -48,9 +65,12 @@ def timed_table(sources: Any, targets: Any, time: Any, name: str) -> Any:
         time: Integers or dates, one for each edge.
         name: The name of the times in errors.
     """
-    pa = needed("pyarrow", "times of edges")
     ends = [np.ascontiguousarray(array_of(end, "edges")) for end in (sources, targets)]
-    return pa.table({SOURCE: ends[0], TARGET: ends[1], TIME: pa.array(_exact(time, name, len(ends[0]), "edge"))})
+    times = _exact(time, name, len(ends[0]), "edge")
+    if all(_fits_int64(end) for end in ends):
+        return Columns([_integers(SOURCE, ends[0]), _integers(TARGET, ends[1]), _times(times, name)])
+    pa = needed("pyarrow", "edges between ids that are no integers, with times")
+    return pa.table({SOURCE: ends[0], TARGET: ends[1], TIME: pa.array(times)})
 
 
 def node_table(time: Any, name: str, count: int) -> Any:
@@ -60,8 +80,45 @@ def node_table(time: Any, name: str, count: int) -> Any:
         time: Integers or dates, one for each node.
         name: The name of the times in errors.
     """
-    pa = needed("pyarrow", "times of nodes")
-    return pa.table({ID: np.arange(count), TIME: pa.array(_exact(time, name, count, "node"))})
+    return Columns([_integers(ID, np.arange(count)), _times(_exact(time, name, count, "node"), name)])
+
+
+def _fits_int64(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iu" and (array.dtype != np.uint64 or not array.size or array.max() <= np.iinfo(np.int64).max)
+
+
+def _integers(name: str, array: np.ndarray) -> Column:
+    return Column(name, np.ascontiguousarray(array, np.int64))
+
+
+def _times(times: np.ndarray, name: str) -> Column:
+    """The column of times. `name` is their name in errors.
+
+    Raises:
+        TypeError: They are no integers or dates.
+        ValueError: Some are missing, or exceed 64 bits.
+    """
+    if times.dtype == object:
+        times = _of_objects(times, name)
+    if times.dtype.kind == "M":
+        if np.isnat(times).any():
+            raise ValueError(f"{name} has missing dates; leave out what has none")
+        return Column(TIME, np.ascontiguousarray(times).view(np.int64), np.datetime_data(times.dtype)[0])
+    if not _fits_int64(times):
+        raise ValueError(f"{name} has {times.max()}, and times are below 2**63")
+    return _integers(TIME, times)
+
+
+def _of_objects(times: np.ndarray, name: str) -> np.ndarray:
+    """Integers or dates of Python or pandas."""
+    try:
+        if all(isinstance(time, (int, np.integer)) and not isinstance(time, bool) for time in times):
+            return times.astype(np.int64)
+        if any(time is None for time in times):
+            raise ValueError(f"{name} has missing dates; leave out what has none")
+        return times.astype("datetime64[us]")
+    except (TypeError, OverflowError):
+        raise TypeError(f"{name} has values such as {times.flat[0]!r}; give integers, or dates of NumPy") from None
 
 
 def _exact(time: Any, name: str, count: int, item: str) -> np.ndarray:

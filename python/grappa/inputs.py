@@ -12,7 +12,7 @@ import numpy as np
 
 from .columns import SPLITS, array_of, counts_rows, is_column, mask_in, packages_of, unmasked
 from .command import warn
-from .edge_times import with_times
+from .edge_times import Columns, with_times
 from .optional import needed
 from .temporary import explained
 from .whole_graphs import EdgeIndex, is_file, is_sparse, names_in, of_whole_graph
@@ -71,7 +71,7 @@ class Parquet:
     parquet: Any
 
 
-Value = Array | Matrix | Table | Parquet
+Value = Array | Matrix | Table | Columns | Parquet
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,8 @@ def _index_of(edges: Any) -> Any:
 def _value(value: Any, option: _Option) -> Value:
     """The data of an option. Data without columns gets a column of the option's name for it."""
     name = option.name
+    if isinstance(value, Columns):
+        return value
     is_edge_index = isinstance(value, EdgeIndex)
     if is_edge_index:
         value = value.array

@@ -173,7 +173,9 @@ class Run:
                 are left out.
             among: The nodes that the destinations of `top_k` are among, such as the items of a shop: node numbers, or a mask over all
                 nodes. Default: all nodes.
-            **options: Options of ``grappa-train predict``, such as ``memory="4GiB"``.
+            **options: Options of ``grappa-train predict``, such as ``memory="4GiB"``. With ``at=1719792000``, links are predicted as of
+                this time, in the unit of the store, by a model that learned links at their times. A model that takes ages predicts after
+                the last event by default.
 
         Returns:
             With `links` a score per pair, of shape (e,), float32. With `top_k` a `BestLinks`. Otherwise a row per node. Classes

@@ -5,7 +5,8 @@
 use std::{fmt, io, slice, sync::Arc};
 
 use arrow_array::{
-    RecordBatch, RecordBatchReader,
+    ArrayRef, Date32Array, Int64Array, RecordBatch, RecordBatchReader, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
     ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader},
 };
 use arrow_schema::ArrowError;
@@ -29,6 +30,7 @@ enum Value<'py> {
     Matrix(Matrix<'py>),
     Array(Array<'py>),
     Table(Table<'py>),
+    Columns(Columns<'py>),
     Parquet(Parquet<'py>),
 }
 
@@ -59,6 +61,22 @@ struct Table<'py> {
     table: Bound<'py, PyAny>,
 }
 
+/// A table of integers and dates.
+#[derive(FromPyObject)]
+struct Columns<'py> {
+    columns: Vec<Column<'py>>,
+}
+
+/// A column of a table.
+#[derive(FromPyObject)]
+struct Column<'py> {
+    name: String,
+    /// An array of int64.
+    values: Bound<'py, PyAny>,
+    /// The unit of dates, as NumPy names it; none for integers.
+    unit: Option<String>,
+}
+
 /// The bytes of a Parquet file.
 #[derive(FromPyObject)]
 struct Parquet<'py> {
@@ -78,6 +96,7 @@ impl Data<'_> {
                 others: matrix.others.into_memory()?,
             }),
             Value::Table(table) => table.into_memory()?,
+            Value::Columns(table) => table.into_memory()?,
             Value::Parquet(Parquet { parquet: content }) => {
                 let shape = vec![content.len()? as u64];
                 let bytes =
@@ -112,6 +131,38 @@ impl Table<'_> {
         let schema = reader.schema();
         let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(refused)?;
         Ok(MemoryData::Table(schema, batches))
+    }
+}
+
+impl Columns<'_> {
+    /// Copies the columns.
+    fn into_memory(self) -> PyResult<MemoryData> {
+        let columns = self.columns.into_iter().map(Column::into_array).collect::<PyResult<Vec<_>>>()?;
+        let table = RecordBatch::try_from_iter(columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(MemoryData::Table(table.schema(), vec![table]))
+    }
+}
+
+impl Column<'_> {
+    fn into_array(self) -> PyResult<(String, ArrayRef)> {
+        let values = PyBuffer::<i64>::get(&self.values)?.to_vec(self.values.py())?;
+        let array: ArrayRef = match self.unit.as_deref() {
+            None => Arc::new(Int64Array::from(values)),
+            Some("s") => Arc::new(TimestampSecondArray::from(values)),
+            Some("ms") => Arc::new(TimestampMillisecondArray::from(values)),
+            Some("us") => Arc::new(TimestampMicrosecondArray::from(values)),
+            Some("ns") => Arc::new(TimestampNanosecondArray::from(values)),
+            Some("D") => {
+                let days = values.into_iter().map(i32::try_from).collect::<Result<Vec<_>, _>>();
+                let days =
+                    days.map_err(|_| PyValueError::new_err(format!("{} has dates beyond 32 bits of days", self.name)))?;
+                Arc::new(Date32Array::from(days))
+            }
+            Some(unit) => {
+                return Err(PyValueError::new_err(format!("{} has dates in {unit}: give s, ms, us or ns", self.name)));
+            }
+        };
+        Ok((self.name, array))
     }
 }
 

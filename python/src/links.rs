@@ -9,7 +9,7 @@ use grappa_engine::{
         LoaderOptions, NodeSet,
         feed::PartitionBatches,
         links::{
-            Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, ListedPairs, Negatives, PartEdges,
+            Candidates, EndTimes, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, ListedPairs, Negatives, PartEdges,
             Positives, TimeRange, WithoutNegative,
         },
         policy::EDGE_LIST,
@@ -132,6 +132,7 @@ impl Links {
                 "none" => ExcludedEdges::None,
                 other => return Err(unknown("exclude_targets", other, "\"both\", \"forward\" or \"none\"")),
             },
+            ends: EndTimes::open(graph, options.relation).map_err(exception)?,
         };
         let mut links = Self {
             task: Arc::new(task),
@@ -197,6 +198,7 @@ impl Links {
             part: self.part,
             destinations: self.task.destinations.as_deref(),
             times: self.times,
+            ends: None,
         };
         Positives::of_part(edges, sample, self.memory, progress).map(Arc::new)
     }

@@ -36,6 +36,7 @@ static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
         missing.extend(Replacement::WORDS.map(str::to_owned));
     }
     options.insert("method".to_owned(), Some(METHODS.map(str::to_owned).to_vec()));
+    options.insert("at".to_owned(), Some(Vec::new()));
     for flag in FLAGS_OF_TRAIN {
         options.entry(flag.to_owned()).or_default();
     }

@@ -1,14 +1,14 @@
 """Ingest of edges with times, and batches that have no edge from after the time of their seed."""
 
+import datetime
 import pickle
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
 import grappa
-
-pyarrow = pytest.importorskip("pyarrow")
 
 NODES, EVENTS = 40, 600
 
@@ -211,7 +211,7 @@ def orders(tmp_path_factory):
     random = np.random.default_rng(5)
     edges, times = random.integers(0, NODES, (EVENTS, 2)), random.integers(0, 200, NODES)
     out = tmp_path_factory.mktemp("times") / "orders.grappa"
-    table = pyarrow.table({"at": times, "x": np.ones(NODES, np.float32)})
+    table = pytest.importorskip("pyarrow").table({"at": times, "x": np.ones(NODES, np.float32)})
     return grappa.ingest(edges, features=table, node_time="at", nodes=NODES, chunks=4, out=out), edges, times
 
 
@@ -247,7 +247,6 @@ def test_own_times_can_be_left_out_and_name_what_contradicts_them(orders):
 
 
 def test_dates_keep_their_unit_and_seeds_may_have_dates(tmp_path):
-    pytest.importorskip("pyarrow")
     edges = np.array([[1, 0], [2, 0], [3, 0]])
     days = np.array(["2024-02-28", "2024-02-29", "2024-03-01"], "datetime64[D]")
     store = grappa.ingest(edges, time=days, out=tmp_path / "days.grappa")
@@ -264,9 +263,51 @@ def test_dates_keep_their_unit_and_seeds_may_have_dates(tmp_path):
     assert unix.time_unit == "s"
 
 
+@pytest.mark.parametrize(
+    ("times", "unit"),
+    [
+        (np.array([70, -3, 50]), "integer"),
+        (np.array([70, 2, 50], np.uint8), "integer"),
+        ([70, 2, 50], "integer"),
+        (np.array([70, 2, 50]).astype("datetime64[D]"), "days"),
+        (np.array([70, 2, 50]).astype("datetime64[h]"), "s"),
+        (np.array([70, 2, 50]).astype("datetime64[ns]"), "ns"),
+        ([datetime.datetime(2024, 3, day) for day in (9, 2, 5)], "us"),
+    ],
+)
+def test_arrays_of_times_need_no_pyarrow(tmp_path, monkeypatch, times, unit):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    store = grappa.ingest(np.array([[1, 0], [2, 0], [3, 0]], np.int32), time=times, out=tmp_path / "x.grappa")
+    assert store.time_unit == unit
+    batch = next(iter(grappa.NeighborLoader(store, [-1], 1, [0], input_time=2**62, features=False)))
+    expected = np.asarray(times)
+    if unit == "us":
+        expected = expected.astype("datetime64[us]")
+    elif unit == "s":
+        expected = expected.astype("datetime64[s]")
+    found = sorted(zip(batch.n_id[batch.edge_index[0]], batch.edge_time, strict=True))
+    assert found == sorted(zip([1, 2, 3], expected.astype(np.int64), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "message"),
+    [
+        (np.array(["2024-01-01", "NaT"], "datetime64[s]"), ValueError, "time has missing dates"),
+        ([datetime.datetime(2024, 1, 1), None], ValueError, "time has missing dates"),
+        (np.array([1, 2**63], np.uint64), ValueError, r"time has 9223372036854775808, and times are below 2\*\*63"),
+        (np.array([1, 2]).astype("datetime64[ps]"), ValueError, "time has dates in ps: give s, ms, us or ns"),
+    ],
+)
+def test_times_that_no_store_has_are_refused(tmp_path, times, error, message):
+    with pytest.raises(error, match=message):
+        grappa.ingest(np.array([[1, 0], [2, 0]]), time=times, out=tmp_path / "x.grappa")
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_tables_have_a_column_of_times(tmp_path, kind):
     library = pytest.importorskip(kind)
+    if kind == "pandas":
+        pytest.importorskip("pyarrow")
     columns = {"src": [1, 2], "dst": [0, 0], "at": np.array(["2024-01-01T00:00:05", "2024-01-01T00:00:09"], "datetime64[ns]")}
     table = library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
     store = grappa.ingest(table, time="at", out=tmp_path / "table.grappa")

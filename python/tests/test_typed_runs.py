@@ -274,3 +274,44 @@ def test_a_model_with_ages_of_edges_has_the_logits_of_pytorch_geometric(tmp_path
     tolerance = 1e-5 * expected.abs().max().item()
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=tolerance)
     assert np.abs(found - other.numpy()).max() > 1000 * tolerance
+
+
+def test_links_as_of_a_time_have_the_scores_of_pytorch_geometric(tmp_path):
+    generator = torch.Generator().manual_seed(8)
+    users, movies, ratings, at = 40, 30, 500, 700
+    data = HeteroData()
+    data["user"].x, data["movie"].x = torch.rand(users, 3, generator=generator), torch.rand(movies, 2, generator=generator)
+    rates, rated = ("user", "rates", "movie"), ("movie", "rated", "user")
+    ends = [torch.randint(count, (ratings,), generator=generator) for count in (users, movies)]
+    data[rates].edge_index, data[rates].time = torch.stack(ends), torch.randint(1000, (ratings,), generator=generator)
+    data[rated].edge_index, data[rated].time = data[rates].edge_index.flip(0), data[rates].time
+    graph = grappa.ingest(data, time="time", time_unit="s", out=tmp_path / "g.grappa")
+    more = {"layers": 2, "fanouts": [40, 40], "hidden": 16, "epochs": 2, "candidates": 5, "decoder": "distmult"}
+    run = grappa.train(graph, out=tmp_path / "run", task="link", target="user:rates:movie", model="rsage", **more)
+    module = run.model()
+    assert set(module.edge_ages) == {rates, rated}
+
+    def embeddings(node_type, time):
+        """Of all nodes of a type, each from all earlier edges."""
+        count = len(data[node_type].x)
+        loader = grappa.pyg.NeighborLoader(
+            graph, [-1, -1], (node_type, None), input_time=torch.full((count,), time - 1), time_attr="time", batch_size=count
+        )
+        batch = next(iter(loader))
+        ages = {key: time - batch[key].time for key in (rates, rated)}
+        x_dict = {name: batch[name].x for name in ("user", "movie")}
+        with torch.no_grad():
+            out = module(x_dict, batch.edge_index_dict, edge_age_dict=ages)[node_type][:count]
+        return torch.empty_like(out).index_copy_(0, batch[node_type].input_id, out)
+
+    links = torch.stack([torch.randint(count, (50,), generator=generator) for count in (users, movies)])
+    for time, options in [(at, {"at": at}), (int(data[rates].time.max()) + 1, {})]:
+        out = {name: embeddings(name, time) for name in ("user", "movie")}
+        with torch.no_grad():
+            expected = module.decoder(out["user"][links[0]], out["movie"][links[1]]).numpy()
+            scores = (module.decoder.weight * out["user"][[3, 8]] @ out["movie"].T).topk(4).values.numpy()
+        tolerance = {"rtol": 1e-4, "atol": 1e-5 * np.abs(expected).max()}
+        np.testing.assert_allclose(run.predict(graph, links=links, **options), expected, **tolerance)
+        np.testing.assert_allclose(run.predict(graph, [3, 8], top_k=4, **options).scores, scores, **tolerance)
+        found = run.predict(graph, values="embeddings", type="user", **options)
+        np.testing.assert_allclose(found, out["user"].numpy(), rtol=1e-4, atol=1e-5)

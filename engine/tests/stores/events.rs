@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use grappa_engine::{NodeId, Silent, Store};
 use grappa_formats::random::draw_at;
-use grappa_sampling::links::{EdgeBank, TimeRange, split_by_time};
+use grappa_sampling::links::{EdgeBank, EndTimes, TimeRange, split_by_time};
 
 use super::times::store_of;
 
@@ -28,7 +28,7 @@ fn edges_are_divided_by_time_as_a_sorted_list_is() {
         let mut sorted: Vec<i64> = events.iter().map(|event| event.2).collect();
         sorted.sort_unstable();
         for shares in [[0.7, 0.15], [0.5, 0.5], [0.0, 0.3], [1.0, 0.0], [0.01, 0.01], [0.0, 0.0]] {
-            let parts = split_by_time(&store, shares, &Silent).unwrap();
+            let parts = split_by_time(&store, &EndTimes::default(), shares, &Silent).unwrap();
             // The last event of a part is the one of its rank, with all at its time.
             let last = |share: f64| match (count as f64 * share).round() as usize {
                 0 => i64::MIN,

@@ -7,6 +7,7 @@ mod generate;
 mod graph;
 mod ids;
 mod ingest;
+mod link_times;
 mod node_ids;
 mod node_times;
 mod schema;

@@ -28,12 +28,12 @@ const TYPES: [&str; 3] = ["users", "products", "orders"];
 /// Source, name, destination.
 const RELATIONS: [[&str; 3]; 3] =
     [["orders", "by", "users"], ["orders", "of", "products"], ["users", "follows", "users"]];
-const USERS: usize = 0;
+pub const USERS: usize = 0;
 const PRODUCTS: usize = 1;
 const ORDERS: usize = 2;
 
 /// A shop: users and orders with times, many of them equal, and products without.
-struct Shop {
+pub struct Shop {
     folder: TempDir,
     /// The number of nodes of each type.
     numbers: [u64; 3],
@@ -60,7 +60,7 @@ fn id_of(row: u64) -> u64 {
 }
 
 impl Shop {
-    fn new(users: u64, products: u64, orders: u64) -> Self {
+    pub fn new(users: u64, products: u64, orders: u64) -> Self {
         let draw = |seed: u64, k: u64, end: u64| draw_at(seed, k) % end;
         // A few nodes have most edges.
         let skewed = |seed: u64, k: u64, end: u64| draw(seed, k, end) * draw(seed + 50, k, end) / end;
@@ -115,7 +115,7 @@ impl Shop {
         options
     }
 
-    fn ingested(&self, out: &str) -> Graph {
+    pub fn ingested(&self, out: &str) -> Graph {
         ingest_graph(&self.options(out), &Silent).unwrap();
         assert!(verify(&self.path(out), 1, &Silent).unwrap().is_ok());
         Graph::open(&self.path(out)).unwrap()
@@ -126,18 +126,18 @@ impl Shop {
 type Edges = Vec<(NodeId, NodeId)>;
 
 /// A graph as a slow sampler sees it.
-struct Known {
+pub struct Known {
     /// The time of each node of each type.
-    times: Vec<Option<Vec<i64>>>,
+    pub times: Vec<Option<Vec<i64>>>,
     /// The types of the sources and destinations of each relation of the graph.
-    ends: Vec<[usize; 2]>,
+    pub ends: Vec<[usize; 2]>,
     /// The in-neighbors of each destination, ascending, by relation.
-    lists: Vec<HashMap<NodeId, Vec<NodeId>>>,
+    pub lists: Vec<HashMap<NodeId, Vec<NodeId>>>,
 }
 
 impl Known {
     /// Reads ids from the graph, and nothing else.
-    fn new(shop: &Shop, graph: &Graph) -> Self {
+    pub fn new(shop: &Shop, graph: &Graph) -> Self {
         let nodes: Vec<Vec<NodeId>> = (0..TYPES.len())
             .map(|node_type| {
                 let store = &graph.node_types()[node_type];

@@ -13,8 +13,8 @@ use grappa_engine::{
     verify::verify,
 };
 use grappa_sampling::links::{
-    Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, TimeRange,
-    WithoutNegative,
+    Candidates, EndTimes, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives,
+    TimeRange, WithoutNegative,
 };
 use tempfile::TempDir;
 
@@ -185,6 +185,7 @@ fn the_ends_of_a_link_see_no_edge_after_its_time_and_not_the_link_itself() {
             without_negative: WithoutNegative::Marked,
             known: Some(KnownEdges::default()),
             excluded,
+            ends: EndTimes::default(),
         };
         let minibatches = MinibatchOptions {
             batch: 16,
@@ -257,6 +258,7 @@ fn links_of_a_group_share_their_neighborhoods_and_shared_negatives_have_no_time(
             without_negative: WithoutNegative::Marked,
             known: None,
             excluded: ExcludedEdges::None,
+            ends: EndTimes::default(),
         };
         let links = Some(Arc::new(task));
         let minibatches =

@@ -310,6 +310,10 @@ pub struct LinkArgs {
     /// Leave out destinations of known edges with --top-k: edges of the graph, and edges that are held out of it
     #[arg(long, requires = "top_k")]
     pub exclude_known: bool,
+    /// Predict links as of this time, in the unit of STORE, of a run that learned links at their times: from earlier edges alone [default: after
+    /// the last event of STORE; all edges, if the model takes no ages]
+    #[arg(long, value_name = "TIME", requires = "out", allow_negative_numbers = true)]
+    pub at: Option<i64>,
 }
 
 /// Options of predictions for nodes.

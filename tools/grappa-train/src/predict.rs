@@ -113,6 +113,11 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     };
     runtime::prepare(budget.threads, budget.memory);
     if config_of(&options.run)?.layers == 0 {
+        if let Some(time) = options.links.at {
+            bail!(
+                "--at {time} is for runs that learned links at their times, and runs of --layers 0 use no times: leave it out"
+            );
+        }
         return knowledge::run(options, graph, begin, &console.bars(), console);
     }
     if let Some(relation) = &options.links.relation {
@@ -129,6 +134,10 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
     let on = trained.nodes_of(&graph)?;
     let warnings = [trained.warnings(), &trained.warnings_about(on.nodes)?].concat();
+    let on = match options.links.at {
+        Some(time) => trained.links_at(&graph, on, time)?,
+        None => on,
+    };
     let on = on.of_type(options.node_type.as_deref())?;
     let store = on.nodes;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -139,7 +148,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     if let (true, Some(out)) = (asks_for_links, &options.out) {
         let predicted = links::predict(options, out, &trained, on, budget, &bars)?;
         drop(bars);
-        return links::tell(predicted, out, model, begin, console);
+        return links::tell(predicted, out, (model, on.time()), begin, console);
     }
     if let Some(out) = &options.out {
         let listed = ids.as_ref().map(|path| read_nodes(store, path)).transpose()?;

@@ -33,6 +33,8 @@ pub struct RankedEdges<'a> {
     pub candidates: &'a RankCandidates,
     /// The edges: source and destination.
     pub edges: &'a [(NodeId, NodeId)],
+    /// The time of each edge; none if edges have no times.
+    pub times: &'a [i64],
     /// The number of the first edge, which decides its candidates.
     pub first: u64,
     /// The candidates of the edges, if an earlier evaluation has drawn them: what [`RankedEdges::draw_all`] returns.
@@ -44,7 +46,8 @@ impl RankedEdges<'_> {
     pub fn part(&self, start: usize, end: usize) -> Self {
         let part = start..end.min(self.edges.len());
         let drawn = self.drawn.map(|drawn| &drawn[part.clone()]);
-        Self { edges: &self.edges[part], first: self.first + start as u64, drawn, ..*self }
+        let times = if self.times.is_empty() { &[] } else { &self.times[part.clone()] };
+        Self { edges: &self.edges[part], times, first: self.first + start as u64, drawn, ..*self }
     }
 
     /// Opens the edges that are no filtered candidates.
@@ -78,9 +81,10 @@ impl RankedEdges<'_> {
         let parts = (0..self.edges.len()).step_by(part);
         let draw = |start| {
             let part = self.part(start, start + part);
-            let numbered = (part.first..).zip(part.edges);
-            let drawn = numbered.map(|(number, &edge)| {
-                Ok(DrawnPart { edge, ranked: self.candidates.draw(self.store, known, number, edge)? })
+            let numbered = (part.first..).zip(part.edges).enumerate();
+            let drawn = numbered.map(|(at, (number, &edge))| {
+                let time = part.times.get(at).copied();
+                Ok(DrawnPart { edge, ranked: self.candidates.draw(self.store, known, number, edge, time)? })
             });
             drawn.collect::<grappa_io::Result<Vec<_>>>()
         };
@@ -89,12 +93,12 @@ impl RankedEdges<'_> {
 
     /// Some candidates of the first edge.
     fn draw_slots(&self, known: &KnownEdges, slots: Range<u64>, threads: usize) -> Result<Vec<DrawnPart>> {
-        let edge = self.edges[0];
+        let (edge, numbered) = (self.edges[0], (self.first, self.times.first().copied()));
         let part = (slots.end - slots.start).div_ceil(threads.max(1) as u64).max(1);
         let parts = slots.clone().step_by(part as usize);
         Ok(workers::each(parts, |start| {
             let part = start..slots.end.min(start + part);
-            Ok(DrawnPart { edge, ranked: self.candidates.draw_part(self.store, known, self.first, edge, part)? })
+            Ok(DrawnPart { edge, ranked: self.candidates.draw_part(self.store, known, numbered, edge, part)? })
         })?)
     }
 }

@@ -14,7 +14,7 @@ use grappa_run::{
 };
 use grappa_sampling::{
     NodeSet,
-    links::{Candidates, KnownEdges, ListedPairs, RankCandidates},
+    links::{Candidates, EndTimes, KnownEdges, ListedPairs, RankCandidates},
 };
 use grappa_storage::Store;
 use tch::{Device, Tensor};
@@ -210,19 +210,27 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
         for (count, nodes) in
             [(Some(20), Candidates::Uniform), (Some(18), Candidates::Listed(listed)), (None, Candidates::Uniform)]
         {
-            let candidates = RankCandidates { joins_one_type: true, count, nodes, destinations: None, seed: 4 };
+            let candidates = RankCandidates {
+                joins_one_type: true,
+                count,
+                nodes,
+                destinations: None,
+                ends: EndTimes::default(),
+                seed: 4,
+            };
             let ranked = RankedEdges {
                 store: &store,
                 parts: &EdgePart::ALL,
                 candidates: &candidates,
                 edges: &edges,
+                times: &[],
                 first: 0,
                 drawn: None,
             };
             let drawn = ranked.draw_all(&known, 2).unwrap();
             let mut expected = LinkScores::default();
             for (number, &(source, destination)) in (0..).zip(&edges) {
-                let drawn = candidates.draw(&store, &known, number, (source, destination)).unwrap();
+                let drawn = candidates.draw(&store, &known, number, (source, destination), None).unwrap();
                 let nodes = || (0..NODES).map(NodeId).filter(|&node| node != destination);
                 let (filtered, raw): (Vec<_>, Vec<_>) = match count {
                     Some(_) => (drawn.filtered, drawn.raw),

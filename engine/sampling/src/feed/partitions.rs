@@ -392,7 +392,8 @@ impl PartitionBatches {
 
     /// Makes a sampled minibatch one of links, if minibatches are of links. Its seeds were listed last.
     fn put_pairs(&self, links: &mut LinkScratch, out: &mut [Minibatch]) -> Result<()> {
-        self.options.links.as_ref().map_or(Ok(()), |task| task.put_pairs(&self.shape, links, out))
+        let Some(task) = &self.options.links else { return Ok(()) };
+        task.put_pairs(&self.options.sampler, &self.shape, links, out)
     }
 
     /// Lists the seeds of a minibatch, by part. Draws the pairs of a minibatch of links.

@@ -18,6 +18,7 @@
 //! Edges are read front to back, once per epoch at most; no edge is read at random. Negatives cost a lookup of one adjacency list each.
 
 mod among;
+mod end_times;
 mod events;
 mod known;
 mod negatives;
@@ -29,6 +30,7 @@ mod tests;
 
 pub(crate) use self::task::{LinkScratch, TimedPositives};
 pub use self::{
+    end_times::EndTimes,
     events::{EdgeBank, split_by_time},
     known::KnownEdges,
     negatives::{Candidates, ListedPairs, Negatives, WithoutNegative},

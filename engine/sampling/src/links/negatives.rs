@@ -6,7 +6,7 @@ use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result, heap};
 use grappa_storage::{MappedChunks, Store};
 
-use super::{among::OwnedMembers, known::KnownEdges};
+use super::{among::OwnedMembers, end_times::EndTimes, known::KnownEdges};
 use crate::{
     NodeSet,
     partition::LocalId,
@@ -270,6 +270,10 @@ pub(super) struct Draw<'a> {
     pub without_negative: WithoutNegative,
     /// The true edges beside the graph's. If none, true edges are not excluded at all.
     pub known: Option<&'a KnownEdges>,
+    /// The times of both ends.
+    pub ends: &'a EndTimes,
+    /// The time of each positive, at which both ends of its negatives are there; none without times.
+    pub times: &'a [i64],
     pub key: BatchKey,
 }
 
@@ -316,18 +320,24 @@ impl Draw<'_> {
             for &slot in &scratch.pending {
                 out.negatives[slot] = self.pair(slot, round, out, &scratch.members)?;
             }
-            if is_shared || self.known.is_none() {
+            if is_shared || self.known.is_none() && !self.limits_ends() {
                 break;
             }
             scratch.pairs.clear();
             heap::reserve(&mut scratch.pairs, scratch.pending.len(), PAIRS)?;
             scratch.pairs.extend(scratch.pending.iter().map(|&slot| out.negatives[slot]));
-            self.find(scratch)?;
+            match self.known {
+                Some(_) => self.find(scratch)?,
+                None => {
+                    scratch.found.clear();
+                    scratch.found.resize(scratch.pairs.len(), false);
+                }
+            }
             let found = &scratch.found;
             let mut at = 0;
-            scratch.pending.retain(|_| {
+            scratch.pending.retain(|&slot| {
                 at += 1;
-                found[at - 1]
+                found[at - 1] || !self.are_there(slot, out)
             });
             if scratch.pending.is_empty() {
                 break;
@@ -338,6 +348,23 @@ impl Draw<'_> {
             self.mark_shared(scratch, out)?;
         }
         Ok(())
+    }
+
+    /// Whether negatives are limited by the times of their ends.
+    fn limits_ends(&self) -> bool {
+        !self.times.is_empty() && !self.ends.is_empty()
+    }
+
+    /// Whether both ends of a negative are there at the time of its positive.
+    fn are_there(&self, slot: usize, out: &LinkSamples) -> bool {
+        if !self.limits_ends() {
+            return true;
+        }
+        let positive = match self.negatives {
+            Negatives::Destinations(each) => slot / each as usize,
+            _ => slot % out.positives.len(),
+        };
+        self.ends.are_there(out.negatives[slot], self.times[positive])
     }
 
     /// Marks the negatives of each positive that its source has no edge to. Only the marks grow with both numbers: pairs are looked up in

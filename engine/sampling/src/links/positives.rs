@@ -7,6 +7,7 @@ use grappa_io::{
 };
 use grappa_storage::{Chunk, Store};
 
+use super::end_times::EndTimes;
 use crate::NodeSet;
 
 /// Adjacency lists whose pages stay in memory while edges are read.
@@ -26,6 +27,8 @@ pub struct PartEdges<'a> {
     pub destinations: Option<&'a NodeSet>,
     /// The times that edges are within, if they are asked about with their times.
     pub times: Option<TimeRange>,
+    /// The times of the ends of edges, which are the times of edges that have none of their own.
+    pub ends: Option<&'a EndTimes>,
 }
 
 /// A range of times, with both ends.
@@ -59,7 +62,7 @@ struct PartEdge {
 impl<'a> PartEdges<'a> {
     /// All edges of a part, without their times.
     pub fn all(store: &'a Store, part: EdgePart) -> Self {
-        Self { store, part, destinations: None, times: None }
+        Self { store, part, destinations: None, times: None, ends: None }
     }
 
     /// All edges of a part with their times, if they have times.
@@ -104,13 +107,23 @@ impl<'a> PartEdges<'a> {
                 each(PartEdge { source, target, time });
             }
         };
-        match self.times {
-            Some(times) => for_each_timed_edge(self.store, self.part, chunks, progress, |source, target, time| {
+        match (self.times, self.ends) {
+            (Some(times), Some(ends)) if !self.store.is_timed() => {
+                for_each_edge(self.store, self.part, chunks, progress, |source, target| {
+                    let time = ends.of_link(source, target).expect("an end with times");
+                    if times.contains(time) {
+                        each(source, target, time);
+                    }
+                })
+            }
+            (Some(times), _) => for_each_timed_edge(self.store, self.part, chunks, progress, |source, target, time| {
                 if times.contains(time) {
                     each(source, target, time);
                 }
             }),
-            None => for_each_edge(self.store, self.part, chunks, progress, |source, target| each(source, target, 0)),
+            (None, _) => {
+                for_each_edge(self.store, self.part, chunks, progress, |source, target| each(source, target, 0))
+            }
         }
     }
 
@@ -143,13 +156,15 @@ impl<'a> PartEdges<'a> {
                 while let Some(of_row) = numbers.next_if(|&next| next < end) {
                     let place = of_row - number;
                     let sources = rows.row(row)?;
-                    let time = match axis {
-                        Some(axis) => {
+                    let (source, target) = (NodeId(sources.get(place)), NodeId(first + row));
+                    let time = match (axis, self.times.and(self.ends)) {
+                        (Some(axis), _) => {
                             lists.times_of(row, sources.degree())?.map_or(0, |times| axis.time(times.get(place)))
                         }
-                        None => 0,
+                        (None, Some(ends)) => ends.of_link(source, target).expect("an end with times"),
+                        (None, None) => 0,
                     };
-                    each(PartEdge { source: NodeId(sources.get(place)), target: NodeId(first + row), time });
+                    each(PartEdge { source, target, time });
                 }
                 number = end;
             }

@@ -10,6 +10,7 @@ use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
 use super::{
+    end_times::EndTimes,
     known::KnownEdges,
     negatives::{Candidates, DRAWS_MAX},
     positives::for_each_edge,
@@ -33,6 +34,8 @@ pub struct RankCandidates {
     pub joins_one_type: bool,
     /// The nodes that uniform candidates are among, and those that are not drawn; none for all nodes.
     pub destinations: Option<Arc<NodeSet>>,
+    /// The times of both ends: candidates of an edge with a time are there at this time.
+    pub ends: EndTimes,
     /// The seed.
     pub seed: u64,
 }
@@ -63,22 +66,29 @@ impl RankCandidates {
         }
     }
 
-    /// Draws all candidates of the edge of this number, as [`RankCandidates::draw_part`] does.
+    /// Draws all candidates of the edge of this number, at its time if it has one, as [`RankCandidates::draw_part`] does.
     ///
     /// # Errors
     /// If the list has no candidate for the source, or a file is damaged.
     ///
     /// # Panics
     /// If candidates are the ends of a minibatch.
-    pub fn draw(&self, store: &Store, known: &KnownEdges, number: u64, edge: (NodeId, NodeId)) -> Result<Ranked> {
-        let ranked = self.draw_part(store, known, number, edge, 0..self.count_of(edge.0))?;
+    pub fn draw(
+        &self,
+        store: &Store,
+        known: &KnownEdges,
+        number: u64,
+        edge: (NodeId, NodeId),
+        time: Option<i64>,
+    ) -> Result<Ranked> {
+        let ranked = self.draw_part(store, known, (number, time), edge, 0..self.count_of(edge.0))?;
         match (&self.nodes, ranked.filtered.is_empty()) {
             (Candidates::Listed(_), true) => Err(self.not_listed(store, edge.0)),
             _ => Ok(ranked),
         }
     }
 
-    /// Draws a part of the candidates of the edge of this number, out of [`RankCandidates::count_of`]. A node can be drawn several times.
+    /// Draws a part of the candidates of the edge of this number and time, out of [`RankCandidates::count_of`]. A node can be drawn several times.
     /// Listed ones are in the order of the list, known destinations last. The first part has the pair, and no filtered candidates if the
     /// first slot finds none: then there are hardly any, and other parts are not worth their draws.
     ///
@@ -91,12 +101,14 @@ impl RankCandidates {
         &self,
         store: &Store,
         known: &KnownEdges,
-        number: u64,
+        (number, time): (u64, Option<i64>),
         (source, destination): (NodeId, NodeId),
         part: Range<u64>,
     ) -> Result<Ranked> {
         let is_first = part.start == 0;
         let is_itself = |source: NodeId, node: NodeId| self.joins_one_type && node == source;
+        let are_there = |pair| time.is_none_or(|time| self.ends.are_there(pair, time));
+        let may_be = |node: NodeId| node != destination && are_there((source, node));
         // Of this size, because evaluations keep them.
         let slots = (part.end - part.start) as usize;
         let [mut filtered, mut raw] = [Vec::with_capacity(slots), Vec::with_capacity(slots)];
@@ -105,7 +117,7 @@ impl RankCandidates {
         if let Candidates::Listed(listed) = &self.nodes {
             let mut known_ones = Vec::new();
             let listed = &listed.pairs_of_source(source)[part.start as usize..part.end as usize];
-            for &(_, node) in listed.iter().filter(|pair| pair.1 != destination) {
+            for &(_, node) in listed.iter().filter(|pair| may_be(pair.1)) {
                 match is_itself(source, node) || known.contains(store, source, node)? {
                     true => known_ones.push(node),
                     false => filtered.push(node),
@@ -115,9 +127,9 @@ impl RankCandidates {
             count = 0;
         } else {
             for slot in part {
-                raw.extend(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?.map(|pair| pair[1]));
+                raw.extend(self.first(store, number, slot, |&[_, node]| Ok(may_be(node)))?.map(|pair| pair[1]));
                 let found = self.first(store, number, slot, |&[_, node]| {
-                    Ok(node != destination && !is_itself(source, node) && !known.contains(store, source, node)?)
+                    Ok(may_be(node) && !is_itself(source, node) && !known.contains(store, source, node)?)
                 })?;
                 filtered.extend(found.map(|pair| pair[1]));
                 // The others would take as many draws to find as little.
@@ -131,7 +143,7 @@ impl RankCandidates {
         let pair = match is_first {
             true => self.first(store, number, count, |&[from, to]| {
                 let from = source_of(from);
-                Ok(!is_itself(from, to) && !known.contains(store, from, to)?)
+                Ok(are_there((from, to)) && !is_itself(from, to) && !known.contains(store, from, to)?)
             })?,
             false => None,
         };

@@ -7,12 +7,13 @@ use grappa_io::{Error, Result, heap};
 use grappa_storage::Store;
 
 use super::{
+    end_times::EndTimes,
     known::KnownEdges,
     negatives::{Candidates, Draw, DrawScratch, LinkSamples, Negatives, PAIRS, WithoutNegative},
 };
 use crate::{
     NodeSet,
-    sample::{BatchKey, LinkPairs, Minibatch, SeedParts},
+    sample::{BatchKey, LinkPairs, Minibatch, Sampler, SeedParts},
     shape::{GraphShape, RelationEnds},
     view::GraphLists,
 };
@@ -57,6 +58,8 @@ pub struct LinkTask {
     pub known: Option<KnownEdges>,
     /// The edges that messages do not use.
     pub excluded: ExcludedEdges,
+    /// The times of both ends. Negatives of a positive with a time are there at this time.
+    pub ends: EndTimes,
 }
 
 /// The state of a thread that samples links.
@@ -125,7 +128,7 @@ impl LinkTask {
         LinkScratch { draw, samples, ends, .. }: &mut LinkScratch,
         parts: &mut SeedParts,
     ) -> Result<()> {
-        self.draw(graph, positives, key, draw, samples)?;
+        self.draw(graph, (positives, &[]), key, draw, samples)?;
         ends.begin(graph.shape.types(), parts);
         ends.push_part(samples, self.ends(graph.shape), (key, None), parts)
     }
@@ -153,7 +156,7 @@ impl LinkTask {
             ));
         }
         let LinkScratch { draw, samples, group, ends } = scratch;
-        self.draw(graph, positives.edges, key, draw, samples)?;
+        self.draw(graph, (positives.edges, positives.times), key, draw, samples)?;
         ends.begin(graph.shape.types(), parts);
         let mut start = 0;
         for (number, groups) in (0..).zip(positives.groups.chunk_by(|a, b| a == b)) {
@@ -172,11 +175,11 @@ impl LinkTask {
         [source, destination]
     }
 
-    /// Draws the negatives of some positives.
+    /// Draws the negatives of some positives, at their times if they have times.
     fn draw(
         &self,
         graph: &GraphLists<'_>,
-        positives: &[(NodeId, NodeId)],
+        (positives, times): (&[(NodeId, NodeId)], &[i64]),
         key: BatchKey,
         scratch: &mut DrawScratch,
         samples: &mut LinkSamples,
@@ -194,18 +197,21 @@ impl LinkTask {
             destinations: self.destinations.as_deref(),
             without_negative: self.without_negative,
             known: self.known.as_ref(),
+            ends: &self.ends,
+            times,
             key,
         }
         .draw(scratch, samples)
     }
 
-    /// Sets the pairs of a minibatch of the listed ends, and removes the targets from its messages. The minibatch of the destinations' type gets the
-    /// pairs.
+    /// Sets the pairs of a minibatch of the listed ends, which `sampler` sampled, and removes the targets from its messages. The minibatch of the
+    /// destinations' type gets the pairs.
     ///
     /// # Errors
     /// If memory is too small for the list of removed edges.
     pub(crate) fn put_pairs(
         &self,
+        sampler: &Sampler,
         shape: &GraphShape,
         LinkScratch { ends, .. }: &mut LinkScratch,
         out: &mut [Minibatch],
@@ -222,7 +228,33 @@ impl LinkTask {
         if let (true, Some(reverse)) = (has_reverses, self.relation.reverse) {
             self.exclude(reverse, (false, true), shape, &mut ends.excluded, out)?;
         }
+        if sampler.hides_equal() && !self.store.is_timed() {
+            self.hide_new(shape, out);
+        }
         Ok(())
+    }
+
+    /// Removes the links of ends that are as late as their part from the messages: a link exists from its later end on, and draws compare the
+    /// times of sources alone. Other ends of such links are earlier, because the sampler hides them otherwise.
+    fn hide_new(&self, shape: &GraphShape, out: &mut [Minibatch]) {
+        let relation = Some((self.relation.number, self.ends.destinations()));
+        let reverse = self.relation.reverse.map(|reverse| (reverse, self.ends.sources()));
+        for (number, times) in relation.into_iter().chain(reverse) {
+            let Some(times) = times else { continue };
+            let hops = shape.hops(out);
+            let Minibatch { blocks, nodes, parts, part_times, seeds, .. } =
+                &mut out[shape.relations[number].destination];
+            let is_new: Vec<bool> = (0..*seeds)
+                .map(|seed| {
+                    let part = parts.get(seed).map_or(0, |&part| part as usize);
+                    times.time(nodes[seed]) >= part_times[part]
+                })
+                .collect();
+            for hop in 0..hops {
+                blocks[shape.block_place(number, hop)]
+                    .retain(|_, target, _| !is_new.get(target as usize).is_some_and(|&is_new| is_new));
+            }
+        }
     }
 
     /// Removes positives and their reverses from the messages of a relation. Of edges with times, only those at the time of their part.
@@ -246,6 +278,8 @@ impl LinkTask {
         // Both ends are seeds, so a node is never reached through removed edges only.
         let [sources, targets] = [source, destination].map(|node_type| out[node_type].seeds as u32);
         let hops = shape.hops(out);
+        // Edges without times have those of their sources in blocks, and are no events.
+        let are_events = self.store.is_timed();
         let Minibatch { blocks, parts, part_times, .. } = &mut out[destination];
         let own_time = |target: u32| {
             let part = parts.get(target as usize).map_or(0, |&part| part as usize);
@@ -253,7 +287,7 @@ impl LinkTask {
         };
         for hop in 0..hops {
             blocks[shape.block_place(relation, hop)].retain(|source, target, time| {
-                let is_other_event = time.is_some() && time != own_time(target);
+                let is_other_event = are_events && time.is_some() && time != own_time(target);
                 is_other_event
                     || source >= sources
                     || target >= targets

@@ -75,6 +75,7 @@ impl Fixture {
             without_negative: WithoutNegative::Refused("take others"),
             known: Some(KnownEdges::default()),
             excluded: ExcludedEdges::WithReverses,
+            ends: EndTimes::default(),
         }
     }
 
@@ -376,7 +377,8 @@ fn with_destinations_positives_negatives_and_candidates_end_at_them() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
     let among = Arc::new(NodeSet::from_members(NODES, (0..NODES).step_by(3).map(NodeId)));
-    let part = PartEdges { store: &fixture.store, part: EdgePart::Graph, destinations: Some(&among), times: None };
+    let part =
+        PartEdges { store: &fixture.store, part: EdgePart::Graph, destinations: Some(&among), times: None, ends: None };
     let positives = Positives::of_part(part, None, 1 << 20, &Silent).unwrap();
     let expected = fixture.positives(None).edges().iter().copied().filter(|edge| among.contains(edge.1)).collect();
     assert_eq!(positives, Positives::list(expected));
@@ -404,10 +406,16 @@ fn with_destinations_positives_negatives_and_candidates_end_at_them() {
     }
     let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
     for nodes in [Candidates::Uniform, by_degree] {
-        let candidates =
-            RankCandidates { joins_one_type: true, count: Some(30), nodes, destinations: Some(among.clone()), seed: 8 };
+        let candidates = RankCandidates {
+            joins_one_type: true,
+            count: Some(30),
+            nodes,
+            destinations: Some(among.clone()),
+            ends: EndTimes::default(),
+            seed: 8,
+        };
         let edge = positives.edges()[5];
-        let Ranked { filtered, raw, pair } = candidates.draw(&fixture.store, &known, 5, edge).unwrap();
+        let Ranked { filtered, raw, pair } = candidates.draw(&fixture.store, &known, 5, edge, None).unwrap();
         assert!(filtered.iter().chain(&raw).all(|&node| among.contains(node)));
         assert_eq!((filtered.len(), raw.len()), (30, 30));
         let (source, destination) = pair.unwrap();
@@ -436,7 +444,7 @@ impl BatchedView {
         let (out_of_types, mut ends) = (std::slice::from_mut(&mut out), SeedParts::default());
         task.list_ends(&graph, positives, key, &mut scratch, &mut ends).unwrap();
         self.sampler.sample_types(&graph, ends.seeds(), key, &mut sampling, out_of_types).unwrap();
-        task.put_pairs(&shape, &mut scratch, out_of_types).unwrap();
+        task.put_pairs(&self.sampler, &shape, &mut scratch, out_of_types).unwrap();
         let node = |row: u32| out.nodes[row as usize];
         out.links.negatives.iter().map(|&[source, target]| (node(source), node(target))).collect()
     }

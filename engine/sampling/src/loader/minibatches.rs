@@ -72,8 +72,8 @@ impl Loader {
 
     /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while
     /// training. They have at most `batch` seeds. `share` says which of them this worker has, of several that have the
-    /// same nodes. If the sampler has times, each node is at its own, and draws the same neighbors in every call. Opens the feed if it is
-    /// closed.
+    /// same nodes. If the sampler has times, all nodes are `at` a time, or each at its own without it, and draw the same neighbors in every
+    /// call. Opens the feed if it is closed.
     ///
     /// With one partition, its view is used. Otherwise a mapped view of the whole graph is opened, and stays open.
     ///
@@ -82,6 +82,7 @@ impl Loader {
     pub fn whole_graph_batches(
         &mut self,
         seeds: &RoaringTreemap,
+        at: Option<i64>,
         sampler: Arc<Sampler>,
         batch: usize,
         share: Share,
@@ -90,7 +91,11 @@ impl Loader {
         let view = self.whole_graph(progress)?;
         let seeds = Arc::new(view.owned().seeds(seeds));
         let disjoint = sampler.needs_times();
-        let times = disjoint.then(|| own_times(&self.graph, &seeds)).transpose()?;
+        let times = match (disjoint, at) {
+            (false, _) => None,
+            (true, Some(time)) => Some(Arc::new(vec![time; seeds.len() as usize])),
+            (true, None) => Some(own_times(&self.graph, &seeds)?),
+        };
         let seeded = Seeded { seeds, times, batches: None, positives: None, view };
         self.evaluation_batches(
             seeded,

@@ -143,7 +143,7 @@ fn training_does_not_use_a_feed_that_evaluations_opened() {
     let mut loader = opened(&store, options(ViewKind::Memory, 1, 1));
     let evaluate = |loader: &mut Loader| {
         let (few, sampler) = ([3, 7].into_iter().collect(), loader.options.minibatches.sampler.clone());
-        let batches = loader.whole_graph_batches(&few, sampler, 1, Share::ALL, &Silent);
+        let batches = loader.whole_graph_batches(&few, None, sampler, 1, Share::ALL, &Silent);
         assert_eq!(loader.deliver(&batches.unwrap()).map(Result::unwrap).count(), 2);
     };
     evaluate(&mut loader);

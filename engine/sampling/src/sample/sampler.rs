@@ -137,6 +137,11 @@ impl Sampler {
         Self { keeps_times: true, ..self.drawing_edges() }
     }
 
+    /// Whether edges at the very time of a seed are hidden.
+    pub fn hides_equal(&self) -> bool {
+        self.times.is_some_and(|options| !options.equal)
+    }
+
     /// The same sampler for seeds with times: it draws from the edges that are within the limits of their time.
     ///
     /// # Errors

@@ -29,12 +29,15 @@ struct WrittenLinks {
     file: WrittenFile,
     /// Pairs with a score.
     links: u64,
+    /// The time at which they are predicted, in the unit of the store; null without times.
+    at: Option<i64>,
     model: PredictingModel,
 }
 
 impl Summary for WrittenLinks {
     fn text(&self) -> String {
-        self.file.text(&format!("{} links", count(self.links)), &self.model)
+        let time = self.at.map_or(String::new(), |time| format!(" as of {time}"));
+        self.file.text(&format!("{} links{time}", count(self.links)), &self.model)
     }
 }
 
@@ -42,7 +45,7 @@ impl Summary for WrittenLinks {
 pub fn tell(
     predicted: PredictedLinks,
     out: &Path,
-    model: PredictingModel,
+    (model, at): (PredictingModel, Option<i64>),
     begin: Instant,
     console: &Console,
 ) -> anyhow::Result<()> {
@@ -56,7 +59,7 @@ pub fn tell(
         return Ok(());
     }
     let file = WrittenFile::new(out, predicted.bytes, predicted.memory, begin);
-    console.finish(&WrittenLinks { file, links: predicted.rows, model })
+    console.finish(&WrittenLinks { file, links: predicted.rows, at, model })
 }
 
 pub fn predict(

@@ -10,6 +10,7 @@ mod hosts;
 mod kills;
 mod knowledge;
 mod launcher;
+mod link_times;
 mod links;
 mod memory;
 mod methods;

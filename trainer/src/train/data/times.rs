@@ -10,7 +10,10 @@ use grappa_run::{
     },
     model::{LayerKind, ModelTarget, TimeEncoding},
 };
-use grappa_sampling::sample::{Sampler, TimeOptions};
+use grappa_sampling::{
+    links::EndTimes,
+    sample::{Sampler, TimeOptions},
+};
 use grappa_storage::Graph;
 
 use super::types;
@@ -19,7 +22,7 @@ use crate::{Error, Result};
 /// Whether a run draws at times: the edges or nodes that it learns have times.
 pub(crate) fn are_used(graph: &Graph, config: &TrainConfig) -> bool {
     let is_timed = |target| match target {
-        ModelTarget::Relation(number) => graph.relations()[number].is_timed(),
+        ModelTarget::Relation(number) => types::links_have_times(graph, number),
         ModelTarget::Type(number) => graph.node_types()[number].has_node_times(),
     };
     config.seed_time == SeedTime::Own && types::target(graph, config).is_ok_and(is_timed)
@@ -196,9 +199,44 @@ pub(crate) fn unit(graph: &Graph, config: &TrainConfig) -> Result<Option<TimeUni
         return Ok(None);
     }
     Ok(match types::target(graph, config)? {
-        ModelTarget::Relation(number) => graph.relations()[number].time_axis()?.map(|axis| axis.unit),
+        ModelTarget::Relation(number) => match graph.relations()[number].time_axis()? {
+            Some(axis) => Some(axis.unit),
+            None => EndTimes::open(graph, number)?.axes().next().map(|axis| axis.unit),
+        },
         ModelTarget::Type(number) => graph.node_times(number)?.map(|times| times.axis().unit),
     })
+}
+
+/// The unit of the times of a graph, which all of them have; none without times.
+///
+/// # Errors
+/// If the times cannot be read.
+pub(crate) fn unit_of(graph: &Graph) -> Result<Option<TimeUnit>> {
+    Ok(each_axis(graph, |axis| axis.unit)?.pop())
+}
+
+/// The first time of a graph and the last one; none without times.
+///
+/// # Errors
+/// If the times cannot be read.
+pub(crate) fn span(graph: &Graph) -> Result<Option<[i64; 2]>> {
+    let ends = each_axis(graph, |axis| match axis.positions() {
+        0 => None,
+        count => Some([axis.time(0), axis.time(count - 1)]),
+    })?;
+    Ok(ends.into_iter().flatten().reduce(|all, axis| [all[0].min(axis[0]), all[1].max(axis[1])]))
+}
+
+/// The values of a function of each axis of a graph: of edges, then of nodes.
+fn each_axis<T>(graph: &Graph, value: impl Fn(&TimeAxis) -> T) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    for relation in graph.relations() {
+        values.extend(relation.time_axis()?.map(|axis| value(axis)));
+    }
+    for node_type in 0..graph.node_types().len() {
+        values.extend(graph.node_times(node_type)?.map(|times| value(times.axis())));
+    }
+    Ok(values)
 }
 
 /// How ages are encoded, if the model takes those of edges or of nodes.
@@ -211,24 +249,9 @@ pub(crate) fn encoding(graph: &Graph, config: &TrainConfig) -> Result<Option<Tim
     if !takes_ages {
         return Ok(None);
     }
-    let relations = graph.relations().iter().map(|relation| relation.time_axis().map(Option::<&_>::cloned));
-    let relations = relations.collect::<grappa_io::Result<Vec<_>>>()?;
-    let node_types = (0..graph.node_types().len()).map(|number| graph.node_times(number));
-    let node_types = node_types.collect::<grappa_io::Result<Vec<_>>>()?;
-    let axes = relations
-        .iter()
-        .flatten()
-        .map(|axis| &**axis)
-        .chain(node_types.into_iter().flatten().map(|times| times.axis()));
-    Ok(Some(encoding_of(config.time_encoding, axes)))
-}
-
-/// An encoding of ages up to the span of some axes, which have the same unit.
-fn encoding_of<'a>(values: usize, axes: impl Iterator<Item = &'a TimeAxis> + Clone) -> TimeEncoding {
-    let unit = axes.clone().next().expect("an axis of times").unit;
-    let ends = axes.filter(|axis| axis.positions() > 0).map(|axis| [axis.time(0), axis.time(axis.positions() - 1)]);
-    let span = ends.reduce(|all, axis| [all[0].min(axis[0]), all[1].max(axis[1])]);
-    TimeEncoding::of_span(values, span.map_or(0.0, |[first, last]| last as f64 - first as f64), unit)
+    let unit = unit_of(graph)?.expect("ages are of edges or nodes with times");
+    let span = span(graph)?.map_or(0.0, |[first, last]| last as f64 - first as f64);
+    Ok(Some(TimeEncoding::of_span(config.time_encoding, span, unit)))
 }
 
 /// The values that encode the age of an edge of a relation; 0 if the model takes none. Models with weights for each relation take the ages of

@@ -7,7 +7,7 @@ use grappa_run::{
     config::{self, Compress, TrainConfig},
     model::{EdgeInput, ModelGraph, ModelOptions, ModelTarget, Task, TimeEncoding},
 };
-use grappa_sampling::{EdgeValues, GraphShape, view::shape_of};
+use grappa_sampling::{EdgeValues, GraphShape, links::EndTimes, view::shape_of};
 use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
@@ -59,7 +59,13 @@ impl TrainingData {
         let target = types::node_type(&graph, model_target);
         let store = graph.node_types()[target].clone();
         let truth = match model_target {
-            ModelTarget::Relation(number) => Truth::Links(Box::new(LinkData::open(&graph, number, config)?)),
+            ModelTarget::Relation(number) => {
+                let ends = match times::are_used(&graph, config) {
+                    true => EndTimes::open(&graph, number)?,
+                    false => EndTimes::default(),
+                };
+                Truth::Links(Box::new(LinkData::open(&graph, number, ends, config)?))
+            }
             ModelTarget::Type(_) => Truth::Labels(NodeLabels::new(&store)?),
         };
         node_inputs::check(&graph, config)?;

@@ -9,7 +9,7 @@ use grappa_run::{
     model::{JumpingKnowledge, ModelGraph, ModelNodeType, ModelRelation, ModelTarget},
     schema::Match,
 };
-use grappa_storage::Graph;
+use grappa_storage::{Graph, Relation};
 
 use crate::{Error, Result};
 
@@ -92,8 +92,12 @@ fn target_relation(graph: &Graph, name: Option<&str>) -> Result<usize> {
     let is_held_out = |number: usize| !graph.relations()[number].manifest().held_out().is_empty();
     let has_held_out = relations.clone().any(|number| is_held_out(number) && !is_reverse(number));
     // Edges with times are split by time, unless some relation has edges that are held out.
-    let is_learned =
-        |number: usize| if has_held_out { is_held_out(number) } else { graph.relations()[number].is_timed() };
+    let has_timed = graph.relations().iter().any(|relation| relation.is_timed());
+    let is_learned = |number: usize| match (has_held_out, has_timed) {
+        (true, _) => is_held_out(number),
+        (false, true) => graph.relations()[number].is_timed(),
+        (false, false) => links_have_times(graph, number),
+    };
     let held_out: Vec<usize> = relations.filter(|&number| is_learned(number) && !is_reverse(number)).collect();
     match held_out[..] {
         [only] => Ok(only),
@@ -109,6 +113,12 @@ fn target_relation(graph: &Graph, name: Option<&str>) -> Result<usize> {
             names(&mut held_out.into_iter())
         ))),
     }
+}
+
+/// Whether the edges of a relation have times, or its ends: a link is as late as its later end.
+pub(crate) fn links_have_times(graph: &Graph, relation: usize) -> bool {
+    let Relation { sources, edges, destinations } = graph.relation(relation);
+    edges.is_timed() || sources.has_node_times() || destinations.has_node_times()
 }
 
 fn target_type(graph: &Graph, name: Option<&str>) -> Result<usize> {

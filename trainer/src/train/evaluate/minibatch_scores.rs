@@ -51,7 +51,7 @@ fn scores_of_batches<'a>(
     let scale = on.target_scale();
     let loader = &mut on.partitions.loader;
     let seeds = on.data.positions(split);
-    let batches = loader.whole_graph_batches(&seeds, sampler.clone(), batch, share, progress)?;
+    let batches = loader.whole_graph_batches(&seeds, None, sampler.clone(), batch, share, progress)?;
     progress.steps("evaluating", batches.steps());
     let mut scores = SplitScores::new([split], on.data.labels().spec(), true, scale.as_ref());
     for batch in loader.deliver(&batches) {

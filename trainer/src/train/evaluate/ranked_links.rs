@@ -26,6 +26,7 @@ pub(super) fn of_rank<'a>(
         parts: known_parts,
         candidates: &links.candidates,
         edges: &edges.edges()[start..end],
+        times: if edges.times().is_empty() { &[] } else { &edges.times()[start..end] },
         first: start as u64,
         drawn: None,
     };

@@ -39,9 +39,9 @@ pub(super) fn scores(on: &mut ModelOnGraph<'_>, part: EdgePart) -> Result<LinkSc
     let edges = links.held_out(part, EDGE_LIST.bytes(on.config.memory.0), on.progress)?;
     let parts = known_parts(links);
     let ranked = of_rank(on, links, part, &edges, &parts)?;
-    let times = &edges.times()[ranked.first as usize..];
     let known = ranked.drawn.is_none().then(|| ranked.open_known()).transpose()?;
-    let bank = EdgeBank::open(store)?.expect("edges have times");
+    // Links without times of their own are there once.
+    let bank = EdgeBank::open(store)?;
     let pairs_of_edge = 2 + 2 * links.candidates.count.unwrap_or(0) as usize;
     let edges_at_once = (LISTED / pairs_of_edge).max(1);
     let (mut all, mut batch) = (LinkScores::default(), PAIRS);
@@ -51,7 +51,7 @@ pub(super) fn scores(on: &mut ModelOnGraph<'_>, part: EdgePart) -> Result<LinkSc
         let block = ranked.part(first, first + edges_at_once);
         let drawn = block.candidates(known.as_ref(), on.config.threads())?;
         let (mut pairs, mut pair_times, mut groups) = (Vec::new(), Vec::new(), Vec::new());
-        for (drawn, &time) in drawn.iter().zip(&times[first..]) {
+        for (drawn, &time) in drawn.iter().zip(block.times) {
             groups.push(pairs.len() as u64);
             drawn.put_pairs(&mut pairs);
             pair_times.resize(pairs.len(), time);
@@ -59,9 +59,12 @@ pub(super) fn scores(on: &mut ModelOnGraph<'_>, part: EdgePart) -> Result<LinkSc
         let pairs = Arc::new(Positives::at_times(pairs, pair_times).in_groups(groups));
         let scores = score(on, &pairs, &links.task, &mut batch)?;
         DrawnPart::add_scores(&drawn, scores.into_iter(), &mut all);
-        let of_bank = |(pair, &time): (&(NodeId, NodeId), &i64)| Ok(f32::from(u8::from(bank.contains(*pair, time)?)));
-        let scores = pairs.edges().iter().zip(pairs.times()).map(of_bank).collect::<Result<Vec<f32>>>()?;
-        DrawnPart::add_scores(&drawn, scores.into_iter(), all.edge_bank.get_or_insert_default());
+        if let Some(bank) = &bank {
+            let of_bank =
+                |(pair, &time): (&(NodeId, NodeId), &i64)| Ok(f32::from(u8::from(bank.contains(*pair, time)?)));
+            let scores = pairs.edges().iter().zip(pairs.times()).map(of_bank).collect::<Result<Vec<f32>>>()?;
+            DrawnPart::add_scores(&drawn, scores.into_iter(), all.edge_bank.get_or_insert_default());
+        }
         on.progress.advance(drawn.len() as u64, 0);
     }
     Ok(all)
@@ -82,6 +85,7 @@ fn score(on: &mut ModelOnGraph<'_>, pairs: &Arc<Positives>, learned: &LinkTask, 
             true => learned.excluded,
             false => ExcludedEdges::None,
         },
+        ends: learned.ends.clone(),
     });
     loop {
         match score_in_batches(on, pairs, &task, *batch) {

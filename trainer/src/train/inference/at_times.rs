@@ -1,4 +1,4 @@
-//! The outputs of a trained model for nodes at their own times.
+//! The outputs of a trained model for nodes at their own times, or for the ends of links at one time.
 //!
 //! Each node sees other edges and nodes than the next one, so there are no states that several nodes share. Every node has a tree of sampled
 //! in-neighbors of its own, with the fanouts of evaluations. A node draws the same in-neighbors whichever other nodes are predicted.
@@ -9,7 +9,7 @@ use grappa_engine::aggregate::Budget;
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::{config::TrainConfig, model::EdgeInput, schema::Match};
 use grappa_sampling::{
-    Loader, LoaderOptions,
+    Loader, LoaderOptions, NodeSet,
     feed::{Batch, MinibatchOptions, RowOptions},
     partition::Share,
     sample::{Join, Sampler},
@@ -21,7 +21,7 @@ use tch::{Tensor, no_grad};
 
 use super::{
     task::OnRows,
-    trained_model::{InferenceRequest, Output, RequestedNodes, Trained},
+    trained_model::{InferenceRequest, Output, PredictedGraph, RequestedNodes, Trained},
 };
 use crate::train::{
     data::{edge_data, node_ages::NodeAges, times, types},
@@ -39,16 +39,16 @@ use crate::{
 const SEEDS: usize = 1 << 20;
 
 impl Trained {
-    /// As [`Trained::infer`], of nodes at their own times.
+    /// As [`Trained::infer`], of nodes at their own times, or of the ends of links at the time of `on`.
     pub(super) fn infer_at_times(
         &self,
         graph: &Graph,
+        on: PredictedGraph<'_>,
         request: InferenceRequest,
         (budget, scratch): (Budget, &Path),
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
-        let RequestedNodes::Nodes(nodes) = request.nodes else { panic!("links are not predicted at times") };
         if request.output == Output::Embeddings {
             return Err(Error::Options(
                 "the model predicts nodes at their times, and the embedding of a node differs from time to time: leave out --embeddings"
@@ -58,6 +58,10 @@ impl Trained {
         let options = self.model.options();
         let learned = options.graph();
         let target = types::node_type(graph, learned.target);
+        let nodes = match request.nodes {
+            RequestedNodes::Nodes(nodes) => on.set_of_each(options, nodes),
+            RequestedNodes::Ends(nodes) => nodes,
+        };
         let inputs = Inputs {
             ages: NodeAges::open(graph, &learned, options.time_encoding)?,
             embeddings: NodeTables::of_checkpoint(
@@ -78,34 +82,39 @@ impl Trained {
         let sampler = Arc::new(self.sampler_at_times()?);
         let mut loader =
             Loader::of_graph(graph, loader_options(graph, &self.config, options.stored_edges(), &sampler, budget));
-        let first = graph.positions().range(target).start;
         let mut batch = self.config.evaluation_batch(false);
-        progress.steps("predicting", nodes.len());
-        let mut members = nodes.iter();
+        progress.steps("predicting", nodes.iter().map(NodeSet::len).sum());
         let mut end = 0;
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            loop {
-                let seeds: RoaringTreemap = members.by_ref().take(SEEDS).map(|node| first + node.0).collect();
-                if seeds.is_empty() {
-                    return Ok(());
-                }
-                let batches = loop {
-                    let batches = loader.whole_graph_batches(&seeds, sampler.clone(), batch, Share::ALL, progress);
-                    match batches.map_err(Error::from) {
-                        Err(error) if error.is_budget() && batch > 1 => batch /= 2,
-                        batches => break batches?,
+            for (node_type, nodes) in learned.output_types().into_iter().zip(&nodes) {
+                let first = graph.positions().range(node_type).start;
+                let mut members = nodes.iter();
+                loop {
+                    let seeds: RoaringTreemap = members.by_ref().take(SEEDS).map(|node| first + node.0).collect();
+                    if seeds.is_empty() {
+                        break;
                     }
-                };
-                for minibatches in loader.deliver(&batches) {
-                    check_stopped(progress)?;
-                    let minibatches = Arc::new(minibatches?);
-                    let outputs = no_grad(|| self.outputs(graph, &inputs, &minibatches));
-                    let count = minibatches.minibatches()[target].seeds as u64;
-                    on_rows(end..end + count, &outputs)?;
-                    end += count;
-                    progress.advance(count, minibatches.minibatches().iter().map(|part| part.edges() as u64).sum());
+                    let batches = loop {
+                        let batches =
+                            loader.whole_graph_batches(&seeds, on.at, sampler.clone(), batch, Share::ALL, progress);
+                        match batches.map_err(Error::from) {
+                            Err(error) if error.is_budget() && batch > 1 => batch /= 2,
+                            batches => break batches?,
+                        }
+                    };
+                    for minibatches in loader.deliver(&batches) {
+                        check_stopped(progress)?;
+                        let minibatches = Arc::new(minibatches?);
+                        let outputs = no_grad(|| self.outputs(graph, &inputs, &minibatches));
+                        let count = minibatches.minibatches()[node_type].seeds as u64;
+                        on_rows(end..end + count, &outputs)?;
+                        end += count;
+                        let edges = minibatches.minibatches().iter().map(|part| part.edges() as u64).sum();
+                        progress.advance(count, edges);
+                    }
                 }
             }
+            Ok(())
         })
     }
 

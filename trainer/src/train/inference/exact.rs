@@ -28,8 +28,8 @@ impl Trained {
         }
     }
 
-    /// Computes the output for some nodes of a store: by exact inference from all in-neighbors, or, if the run learned nodes at their times,
-    /// from sampled in-neighbors at the time of each. Only nodes that the output depends on are computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's first
+    /// Computes the output for some nodes of a store: by exact inference from all in-neighbors, or, if nodes are predicted at a time, from
+    /// sampled in-neighbors at this time. Only nodes that the output depends on are computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's first
     /// layer took pre-aggregated features and the store has them, inference takes them too.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Trained {
         let store = on.nodes;
         self.check_graph(on)?;
         if let Some(graph) = on.times {
-            return self.infer_at_times(graph, request, (budget, scratch), progress, on_rows);
+            return self.infer_at_times(graph, on, request, (budget, scratch), progress, on_rows);
         }
         let layers = match request.output {
             Output::Logits => self.model.options().layers,

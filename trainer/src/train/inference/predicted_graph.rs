@@ -17,17 +17,24 @@ pub struct PredictedGraph<'a> {
     pub links: Relation<'a>,
     /// The graph, for a model with weights for each relation.
     pub(crate) graph: Option<&'a Graph>,
-    /// The graph, if each node is predicted at its own time.
+    /// The graph, if nodes are predicted at a time.
     pub(super) times: Option<&'a Graph>,
+    /// The time of all nodes; none for their own.
+    pub(super) at: Option<i64>,
 }
 
 impl<'a> From<&'a Store> for PredictedGraph<'a> {
     fn from(store: &'a Store) -> Self {
-        Self { nodes: store, links: Relation::from(store), graph: None, times: None }
+        Self { nodes: store, links: Relation::from(store), graph: None, times: None, at: None }
     }
 }
 
 impl<'a> PredictedGraph<'a> {
+    /// The time at which links are predicted; none without times.
+    pub fn time(&self) -> Option<i64> {
+        self.at
+    }
+
     /// The same graph, with the nodes of another type of links. None for the type that it has.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use tch::Device;
 
 pub use super::predicted_graph::PredictedGraph;
 use crate::train::{
-    data::{edge_data, slice, types},
+    data::{edge_data, slice, times, types},
     tensors,
 };
 use crate::{
@@ -188,9 +188,14 @@ impl Trained {
     pub fn nodes_of<'a>(&self, graph: &'a Graph) -> Result<PredictedGraph<'a>> {
         let path = graph.path().display();
         let times = self.times_of(graph)?;
+        // By default, links are predicted after the last event.
+        let at = match (times, self.task()) {
+            (Some(graph), Task::Links) => Some(self.time_after(graph)?),
+            _ => None,
+        };
         let Some(learned) = &self.state.graph else {
             return match graph.has_types() {
-                false => Ok(PredictedGraph { times, ..PredictedGraph::from(&graph.node_types()[0]) }),
+                false => Ok(PredictedGraph { times, at, ..PredictedGraph::from(&graph.node_types()[0]) }),
                 true => Err(Error::WrongStore(format!(
                     "{path}: the graph has types, and the model was trained on a graph without: use a graph without types"
                 ))),
@@ -220,7 +225,43 @@ impl Trained {
             ModelTarget::Type(_) => Relation::from(nodes),
             ModelTarget::Relation(number) => graph.relation(number),
         };
-        Ok(PredictedGraph { nodes, links, graph: Some(graph), times })
+        Ok(PredictedGraph { nodes, links, graph: Some(graph), times, at })
+    }
+
+    /// The links of a graph that the model predicts at a time, in the unit of the graph. `on` is from [`Trained::nodes_of`].
+    ///
+    /// # Errors
+    /// If the run did not learn links at their times, or the graph has no times of their unit.
+    pub fn links_at<'a>(&self, graph: &'a Graph, on: PredictedGraph<'a>, time: i64) -> Result<PredictedGraph<'a>> {
+        if self.task() != Task::Links || self.state.time_unit.is_none() {
+            return Err(Error::Options(format!(
+                "at {time}: the run did not learn links at their times: leave out --at"
+            )));
+        }
+        self.check_units(graph)?;
+        Ok(PredictedGraph { times: Some(graph), at: Some(time), ..on })
+    }
+
+    /// The first time at which all events of a graph are seen.
+    fn time_after(&self, graph: &Graph) -> Result<i64> {
+        let span = times::span(graph)?;
+        let last = span.map_or(i64::MIN, |[_, last]| last);
+        Ok(if times::sees_equal(&self.config) { last } else { last.saturating_add(1) })
+    }
+
+    /// Checks that times of a graph are in the unit of those of links that the run learned.
+    fn check_units(&self, graph: &Graph) -> Result<()> {
+        let Some(unit) = self.state.time_unit.as_deref() else { return Ok(()) };
+        let path = graph.path().display();
+        match times::unit_of(graph)?.map(|unit| unit.name()) {
+            Some(found) if found == unit => Ok(()),
+            Some(found) => Err(Error::WrongStore(format!(
+                "{path}: its times are in {found}, and the run's store has {unit}: ingest the graph with --time-unit {unit}"
+            ))),
+            None => Err(Error::WrongStore(format!(
+                "{path}: the run learned links at their times, and the graph has no times: ingest it with --time"
+            ))),
+        }
     }
 
     /// Checks that the model can be applied to a graph. If the nodes have labels, they must be of the same kind.
@@ -369,26 +410,27 @@ impl Trained {
         Ok([edges, classes, columns, names].into_iter().flatten().collect())
     }
 
-    /// The graph whose nodes are predicted at their own times, if the run learned nodes at theirs.
+    /// The graph whose nodes are predicted at their own times, if the run learned nodes at theirs, or whose links are predicted at a time, if
+    /// the model takes ages.
     ///
     /// # Errors
-    /// If nodes of the graph lack times, or have times of another unit.
+    /// If nodes or edges of the graph lack times, or have times of another unit.
     fn times_of<'a>(&self, graph: &'a Graph) -> Result<Option<&'a Graph>> {
         let Some(unit) = self.state.time_unit.as_deref() else { return Ok(None) };
         let path = graph.path().display();
-        if self.task() == Task::Links {
-            return match self.state.time_encoding {
-                None => Ok(None),
-                Some(_) => Err(Error::Options(format!(
-                    "{path}: the model takes the ages of edges at the time of a link, and predictions of links have no time: train a model \
-                     without ages, with --time-encoding 0"
-                ))),
-            };
+        let is_of_links = self.task() == Task::Links;
+        // Without ages, all edges have the same part in a prediction of links.
+        if is_of_links && self.state.time_encoding.is_none() {
+            return Ok(None);
+        }
+        if is_of_links {
+            self.check_units(graph)?;
         }
         let learned = self.model.options().graph();
         let target = types::node_type(graph, learned.target);
         let needed = (0..graph.node_types().len()).filter(|&number| {
-            number == target || learned.node_types.get(number).is_some_and(|node_type| node_type.ages > 0)
+            number == target && !is_of_links
+                || learned.node_types.get(number).is_some_and(|node_type| node_type.ages > 0)
         });
         for number in needed {
             let nodes = match graph.has_types() {

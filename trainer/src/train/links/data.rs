@@ -18,8 +18,8 @@ use grappa_run::{
 use grappa_sampling::{
     Loader, NodeSet,
     links::{
-        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, RankCandidates,
-        TimeRange, WithoutNegative, split_by_time,
+        Candidates, EndTimes, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives,
+        RankCandidates, TimeRange, WithoutNegative, split_by_time,
     },
     policy::EDGE_LIST,
 };
@@ -77,8 +77,8 @@ pub struct LinkData {
 }
 
 impl LinkData {
-    /// Checks that the relation of this number has edges to learn and to score.
-    pub fn open(graph: &Graph, number: usize, config: &TrainConfig) -> Result<Self> {
+    /// Checks that the relation of this number has edges to learn and to score. `ends` are the times of its ends, if links are at times.
+    pub fn open(graph: &Graph, number: usize, ends: EndTimes, config: &TrainConfig) -> Result<Self> {
         let (relation, store) = (graph.relation(number), &graph.relations()[number]);
         let held_out = store.manifest().held_out();
         let path = graph.path().display();
@@ -92,7 +92,8 @@ impl LinkData {
                 "{path}: the store is a slice of its graph, and --task link scores edges between all nodes: give each host the whole store"
             )));
         }
-        if store.is_timed()
+        let has_times = store.is_timed() || !ends.is_empty();
+        if has_times
             && let (false, Some(changed)) =
                 (held_out.is_empty(), ChangedOptions::from_config(config).flag("time-split"))
         {
@@ -101,8 +102,8 @@ impl LinkData {
                  --edge-split"
             )));
         }
-        let times = match store.is_timed() && held_out.is_empty() {
-            true => Some(split_by_time(store, config.time_split.shares(), &Silent)?),
+        let times = match has_times && held_out.is_empty() {
+            true => Some(split_by_time(store, &ends, config.time_split.shares(), &Silent)?),
             false => None,
         };
         if held_out.is_empty() && times.is_none() {
@@ -118,7 +119,7 @@ impl LinkData {
         let mut edges = [0; 3];
         for part in EdgePart::ALL {
             edges[part as usize] = match part == EdgePart::Graph || held_out.contains(&part) || times.is_some() {
-                true => count_edges(part_edges(store, part, destinations.as_deref(), times))?,
+                true => count_edges(part_edges(store, part, destinations.as_deref(), (times, &ends)))?,
                 false => 0,
             };
         }
@@ -158,7 +159,10 @@ impl LinkData {
             Some(path) => Some(Arc::new(lists::hard_negatives(relation, path, pairs_memory)?)),
             None => None,
         };
-        let candidates = rank_candidates(relation, &config.candidates, destinations.clone(), pairs_memory)?;
+        let candidates = RankCandidates {
+            ends: ends.clone(),
+            ..rank_candidates(relation, &config.candidates, destinations.clone(), pairs_memory)?
+        };
         let listed = destinations.as_ref().map(|destinations| destinations.len());
         let task = LinkTask {
             store: store.clone(),
@@ -183,6 +187,7 @@ impl LinkData {
                 ExcludeTargets::Forward => ExcludedEdges::Positives,
                 ExcludeTargets::None => ExcludedEdges::None,
             },
+            ends,
         };
         let drawn_bytes = drawn_bytes(edges[1] + edges[2], candidates.count);
         let links = Self {
@@ -229,7 +234,7 @@ impl LinkData {
         let examples = format!(
             "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {}, filtered and raw; {}",
             self.ranked_among(),
-            match (self.task.store.is_timed(), self.times) {
+            match (self.task.store.is_timed() || !self.task.ends.is_empty(), self.times) {
                 (false, _) => "evaluations are exact",
                 (true, Some(_)) => "each at its time, from sampled earlier edges",
                 (true, None) => {
@@ -323,7 +328,7 @@ impl LinkData {
 
     /// The edges of a part, with their times if they have times.
     fn part_edges(&self, part: EdgePart) -> PartEdges<'_> {
-        part_edges(&self.task.store, part, self.destinations(), self.times)
+        part_edges(&self.task.store, part, self.destinations(), (self.times, &self.task.ends))
     }
 
     /// Whether each epoch draws its edges.
@@ -401,7 +406,8 @@ fn rank_candidates(
             (Some(listed.of_source_max() as u32), Candidates::Listed(Arc::new(listed)))
         }
     };
-    Ok(RankCandidates { count, nodes, joins_one_type: relation.joins_one_type(), destinations, seed: 0 })
+    let ends = EndTimes::default();
+    Ok(RankCandidates { count, nodes, joins_one_type: relation.joins_one_type(), destinations, ends, seed: 0 })
 }
 
 /// Bytes of the candidates of `edges` edges, at most. 0 if edges are ranked among all nodes.
@@ -410,16 +416,22 @@ fn drawn_bytes(edges: u64, count: Option<u32>) -> u64 {
     if count.is_some() { edges.saturating_mul(edge_bytes) } else { 0 }
 }
 
-/// The edges of a part, with their times if they have times. `times` has the times of each part of edges that are split by time.
+/// The edges of a part, with their times if they or their ends have times. `times` has the times of each part of edges that are split by time.
 fn part_edges<'a>(
     store: &'a Store,
     part: EdgePart,
     destinations: Option<&'a NodeSet>,
-    times: Option<[TimeRange; 3]>,
+    (times, ends): (Option<[TimeRange; 3]>, &'a EndTimes),
 ) -> PartEdges<'a> {
+    let ends = (!ends.is_empty()).then_some(ends);
     match times {
-        Some(times) => PartEdges { store, part: EdgePart::Graph, destinations, times: Some(times[part as usize]) },
-        None => PartEdges { destinations, ..PartEdges::timed(store, part) },
+        Some(times) => {
+            PartEdges { store, part: EdgePart::Graph, destinations, times: Some(times[part as usize]), ends }
+        }
+        None => {
+            let timed = PartEdges::timed(store, part);
+            PartEdges { destinations, times: timed.times.or(ends.map(|_| TimeRange::ALL)), ends, ..timed }
+        }
     }
 }
 

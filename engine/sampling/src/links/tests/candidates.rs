@@ -8,10 +8,17 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
     let edges = edges_of(&fixture.graph);
     let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
     for nodes in [Candidates::Uniform, Candidates::by_degree(&fixture.store, None).unwrap()] {
-        let candidates = RankCandidates { joins_one_type: true, count: Some(40), nodes, destinations: None, seed: 8 };
+        let candidates = RankCandidates {
+            joins_one_type: true,
+            count: Some(40),
+            nodes,
+            destinations: None,
+            ends: EndTimes::default(),
+            seed: 8,
+        };
         let (mut true_edges, mut drawn) = (0, BTreeSet::new());
         for (number, &(source, target)) in (0..).zip(edges.iter().take(200)) {
-            let ranked = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
+            let ranked = candidates.draw(&fixture.store, &known, number, (source, target), None).unwrap();
             assert_eq!((ranked.filtered.len(), ranked.raw.len()), (40, 40));
             for &node in &ranked.filtered {
                 assert!(node != source && !edges.contains(&(source, node)));
@@ -20,7 +27,7 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
             assert!(!edges.contains(&pair) && pair.0 != pair.1);
             assert!(!ranked.raw.contains(&target));
             true_edges += ranked.raw.iter().filter(|&&node| edges.contains(&(source, node))).count();
-            let again = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
+            let again = candidates.draw(&fixture.store, &known, number, (source, target), None).unwrap();
             assert_eq!(ranked, again);
             drawn.insert(ranked.filtered);
         }
@@ -41,9 +48,10 @@ fn listed_candidates_are_all_of_the_source_and_filtered_without_known_ones() {
         count: Some(4),
         nodes: Candidates::Listed(Arc::new(ListedPairs::new(pairs.to_vec()))),
         destinations: None,
+        ends: EndTimes::default(),
         seed: 8,
     };
-    let draw = |source, target| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(target)));
+    let draw = |source, target| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(target)), None);
     let ranked = draw(1, 9).unwrap();
     assert_eq!(ranked.filtered, [NodeId(7)]);
     assert_eq!(ranked.raw, [7, 1, 5].map(NodeId));
@@ -63,9 +71,10 @@ fn a_source_with_edges_to_all_nodes_has_no_candidates() {
         count: Some(2),
         nodes: Candidates::Uniform,
         destinations: None,
+        ends: EndTimes::default(),
         seed: 8,
     };
-    let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7))).unwrap();
+    let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7)), None).unwrap();
     assert_eq!(draw(1).filtered.len(), 2);
     let none = draw(0);
     assert!(none.filtered.is_empty() && none.raw.len() == 1, "{none:?}");

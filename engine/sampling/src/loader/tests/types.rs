@@ -12,7 +12,8 @@ use super::*;
 use crate::{
     feed::Batch,
     links::{
-        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, WithoutNegative,
+        Candidates, EndTimes, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives,
+        WithoutNegative,
     },
     sample::Join,
     sample::{Fanouts, tests::statistics::assert_uniform},
@@ -362,6 +363,7 @@ fn link_loader(opened: &grappa_storage::Graph, view: ViewKind, relation: LinkRel
         without_negative: WithoutNegative::Refused("list fewer edges"),
         known: Some(KnownEdges::default()),
         excluded: ExcludedEdges::WithReverses,
+        ends: EndTimes::default(),
     };
     let mut options = typed_options(&[&[-1, -1][..]; 5], view, 64 << 20);
     options.minibatches.links = Some(Arc::new(task));
