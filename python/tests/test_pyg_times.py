@@ -7,7 +7,6 @@ import grappa
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
-pytest.importorskip("pyarrow")
 from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.transforms import ToUndirected  # noqa: E402
 
@@ -234,3 +233,27 @@ def test_nodes_of_a_type_have_their_times_in_batches(tmp_path):
     assert sorted(order.n_id[order.batch == 0].tolist()) == [2, 7]
     loader = grappa.pyg.NeighborLoader(graph, [-1, -1], ("user", [2]), input_time=100, batch_size=1)
     assert next(iter(loader))["order"].node_time.max() == 70
+
+
+@pytest.mark.parametrize("options", [{}, {"exclude_edges": False}])
+def test_negatives_are_no_nodes_that_came_later(tmp_path, options):
+    generator = torch.Generator().manual_seed(9)
+    users, movies, ratings, rates = 30, 60, 400, ("user", "rates", "movie")
+    data = HeteroData()
+    data["user"].x, data["movie"].x = torch.ones(users, 1), torch.ones(movies, 1)
+    data["movie"].time = torch.randint(500, (movies,), generator=generator)
+    rated = torch.randint(movies, (ratings,), generator=generator)
+    data[rates].edge_index = torch.stack([torch.randint(users, (ratings,), generator=generator), rated])
+    # A rating follows its movie.
+    data[rates].time = data["movie"].time[rated] + torch.randint(300, (ratings,), generator=generator)
+    graph = grappa.ingest(data, time="time", time_unit="s", out=tmp_path / "g.grappa")
+    loader = grappa.pyg.LinkNeighborLoader(graph, [-1], rates, neg_sampling="binary", batch_size=64, time_attr="time", **options)
+    since, count, later = torch.from_numpy(graph["movie"].node_times[:]), 0, 0
+    for batch in loader:
+        negative = batch[rates].edge_label == 0
+        times = torch.as_tensor(batch[rates].edge_label_time)[negative]
+        found = since[batch["movie"].n_id[batch[rates].edge_label_index[1][negative]]]
+        assert (found <= times).all()
+        count += len(found)
+        later += int((since > times[:, None]).sum())
+    assert count == ratings and later > 1000, (count, later)
