@@ -68,7 +68,11 @@ type Declared = BTreeMap<String, (String, String)>;
 
 /// Options of `grappa-train predict` that are no arguments of their own.
 const OF_PREDICT: [(&str, &str, &str); 6] = [
-    ("at", "int", "Predict links as of this time, in the unit of the store, by a model that learned links at their times"),
+    (
+        "at",
+        "int",
+        "Predict links as of this time, in the unit of the store, by a model that learned links at their times",
+    ),
     ("device", "str", "Device of the model: auto, cpu, cuda or cuda:N"),
     ("exclude-known", "bool", "Leave out destinations of known edges with top_k"),
     ("memory", "int | str", "Memory limit, such as 512MiB or 4GiB"),
