@@ -10,7 +10,8 @@ use crate::{
     Loader, LoaderOptions, ScratchOptions, Seeds,
     feed::{MinibatchOptions, RowOptions},
     links::{
-        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, WithoutNegative,
+        Candidates, EndTimes, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives,
+        WithoutNegative,
     },
     partition::{Schedule, assignment, chunk_sizes},
     sample::{Minibatch, RandomWalks, Sampler},
@@ -110,6 +111,7 @@ fn swept_minibatches_of_links_leave_out_their_targets() {
             without_negative: WithoutNegative::Marked,
             known: Some(KnownEdges::default()),
             excluded: ExcludedEdges::WithReverses,
+            ends: EndTimes::default(),
         };
         let links = Some(Arc::new(task));
         let sampler = Sampler::uniform("5,3".parse().unwrap(), false);
