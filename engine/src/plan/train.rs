@@ -38,7 +38,6 @@ use grappa_sampling::{
     view::{EdgeData, HaloSizes, ViewKind},
 };
 
-use self::sweeps::SweepWork;
 pub use self::{
     estimate::{DiskPlan, MemoryPlan, StagePlan, TrainPlan},
     options::{LinkOptions, Machine, StoredAggregates, TrainGraph, TrainModel, TrainOptions, TrainRates},
@@ -205,10 +204,10 @@ impl<'a> Planner<'a> {
             processor += expanded * LIST_SECONDS;
         }
         let sweep = match sweeps {
-            true => self.sweep_work(&minibatch, steps as f64),
-            false => SweepWork::default(),
+            true => self.sweeps(&minibatch, steps as f64),
+            false => StagePlan::default(),
         };
-        let epoch = self.stage(read + sweep.lists_read + sweep.scratch, sweep.scratch, processor + sweep.seconds);
+        let epoch = self.stage(read + sweep.bytes_read, sweep.bytes_written, processor + sweep.processor_seconds);
         let layers = self.model.fanouts.len();
         let history = match halo {
             HaloData::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
@@ -250,7 +249,7 @@ impl<'a> Planner<'a> {
                     true => self.aggregate_bytes(),
                     false => 0.0,
                 },
-                scratch: exact.scratch.max(sweep.scratch),
+                scratch: exact.scratch.max(sweep.bytes_written),
             },
             ledger: self.ledger(&minibatch, adjacency, halo, features)?,
             memory: MemoryPlan {

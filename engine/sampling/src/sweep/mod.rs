@@ -23,6 +23,7 @@
 mod part;
 mod pass;
 mod record;
+mod source;
 mod spill;
 mod sweeps;
 mod swept;
@@ -30,4 +31,4 @@ mod swept;
 mod tests;
 
 pub use self::sweeps::{SweepEpoch, SweepOptions, Sweeps};
-pub(crate) use self::{sweeps::SweepSource, swept::SweptScratch};
+pub(crate) use self::{source::SweepSource, swept::SweptScratch};

@@ -14,11 +14,7 @@ use std::{
 
 use grappa_io::{Error, Result};
 
-use super::{pass::Resources, spill::DiskSpace, swept::Swept};
-use crate::{
-    sample::{Sampler, SeedParts},
-    view::OpenView,
-};
+use super::{pass::Resources, source::SweepSource, spill::DiskSpace, swept::Swept};
 
 /// Minibatches of the first sweep. It is small, so that the first batches come early, and tells how much disk space a minibatch takes.
 const FIRST_MINIBATCHES: u64 = 16;
@@ -38,20 +34,6 @@ pub struct SweepOptions {
     pub memory_bytes: u64,
     /// The number of threads.
     pub threads: usize,
-}
-
-/// What sweeps sample: the minibatches of an epoch.
-pub(crate) trait SweepSource: Send + Sync {
-    /// Number of minibatches.
-    fn minibatches(&self) -> u64;
-
-    fn sampler(&self) -> &Sampler;
-
-    /// The view of the whole graph.
-    fn view(&self) -> Result<OpenView>;
-
-    /// Replaces `out` with the seeds of a minibatch.
-    fn seeds(&self, minibatch: u64, out: &mut SeedParts) -> Result<()>;
 }
 
 /// The sweeps of an epoch. A thread makes the next one while minibatches of the last one are used.

@@ -7,8 +7,8 @@ use grappa_io::Result;
 use super::{
     pass::{PartList, Pass, Resources, block_columns},
     record::{EdgeColumns, Reader, take_block, take_nodes},
+    source::SweepSource,
     spill::{DiskSpace, PartFile},
-    sweeps::SweepSource,
 };
 use crate::{
     sample::{Block, Minibatch},

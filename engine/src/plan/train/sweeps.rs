@@ -2,7 +2,7 @@
 
 use grappa_sampling::{PartitionNumbers, halo_neighbors_fit, policy::SWEEPS, view::ViewKind};
 
-use super::{PAGE_BYTES, Planner};
+use super::{PAGE_BYTES, Planner, estimate::StagePlan};
 use crate::plan::minibatch::Minibatch;
 
 /// Bytes in scratch files of a destination, an edge and a node of a minibatch: pairs, drawn edges, and blocks with their nodes (2026-12-01,
@@ -10,17 +10,6 @@ use crate::plan::minibatch::Minibatch;
 const DESTINATION_BYTES: f64 = 8.0;
 const EDGE_BYTES: f64 = 8.0;
 const NODE_BYTES: f64 = 5.0;
-
-/// The sweeps of an epoch.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SweepWork {
-    /// Bytes of adjacency lists that all passes read.
-    pub lists_read: f64,
-    /// Bytes of scratch files. All are written and read once.
-    pub scratch: f64,
-    /// Seconds of the processors.
-    pub seconds: f64,
-}
 
 impl Planner<'_> {
     /// Where adjacency lists are, with `numbers` of partitions, and whether minibatches are swept instead: as `--sampling` says, or as training
@@ -42,20 +31,18 @@ impl Planner<'_> {
             || halo_neighbors_fit(draws, &[sizes], self.lists_budget().share())
     }
 
-    /// The sweeps of an epoch of this many minibatches.
-    pub(super) fn sweep_work(&self, minibatch: &Minibatch, minibatches: f64) -> SweepWork {
+    /// The sweeps of an epoch of this many minibatches. Scratch files are all bytes that are written; they are read once.
+    pub(super) fn sweeps(&self, minibatch: &Minibatch, minibatches: f64) -> StagePlan {
         let lists = self.graph.adjacency_bytes as f64;
         // Each pass reads the pages of the lists that it draws from, or all.
         let read_by = |destinations: f64| (destinations * minibatches * PAGE_BYTES).min(lists);
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
         let of_minibatch =
             DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges() + NODE_BYTES * minibatch.nodes;
+        let lists_read: f64 = minibatch.hops.iter().map(|hop| read_by(hop.destinations)).sum();
+        let scratch = of_minibatch * minibatches;
         let edges = minibatch.edges() * minibatches;
-        SweepWork {
-            lists_read: minibatch.hops.iter().map(|hop| read_by(hop.destinations)).sum(),
-            scratch: of_minibatch * minibatches,
-            seconds: edges * self.machine.rates.sweep_edge_ns * 1e-9 / self.threads,
-        }
+        self.stage(lists_read + scratch, scratch, edges * self.machine.rates.sweep_edge_ns * 1e-9 / self.threads)
     }
 
     /// Bytes of memory of sweeps and of the mapped lists that they read.
