@@ -31,6 +31,8 @@ pub use halo_neighbors::{halo_neighbors_auto, halo_neighbors_fit};
 pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, ScratchOptions, SeedTimes, Seeds};
 pub use node_set::NodeSet;
-pub use placement::{ListsBudget, ListsPlace, NumberChoice, PartitionNumbers, PartitionSizes, Remedy};
+pub use placement::{
+    ListsBudget, ListsPlace, NumberChoice, PartitionNumbers, PartitionSizes, Remedy, holds_minibatches,
+};
 pub use shape::{GraphShape, RelationEnds};
 pub use sweep::{SweepEpoch, SweepOptions, Sweeps};

@@ -48,6 +48,25 @@ const READ_AHEAD: MemoryShare = MemoryShare::one(
     "mapped lists are read ahead if their files take at most 1/2, so that they stay beside features; chosen, not measured",
 );
 
+/// Minibatches that are in memory at a time: two windows of one, one that is assembled, and one at the consumer.
+const MINIBATCHES: u64 = 4;
+/// Bytes of a node of a minibatch besides its features: its number, degrees and edges.
+const NODE_BYTES: u64 = 64;
+
+/// Whether minibatches of the whole graph fit the memory for sure: those of at most `seeds` seeds in a graph of `nodes` nodes, if each node draws
+/// all of its `fanouts` (none is all), and no two reach the same node. `row_bytes` is the size of a row of features.
+pub fn holds_minibatches(
+    seeds: u64,
+    fanouts: impl IntoIterator<Item = Option<u32>>,
+    nodes: u64,
+    row_bytes: u64,
+    memory: u64,
+) -> bool {
+    let drawn = fanouts.into_iter().map(|fanout| fanout.map_or(u64::MAX, u64::from));
+    let reached = drawn.fold(seeds, |reached, fanout| reached.saturating_mul(fanout.saturating_add(1)));
+    reached.min(nodes).saturating_mul(row_bytes + NODE_BYTES).saturating_mul(MINIBATCHES) <= memory
+}
+
 /// The memory that adjacency lists share with feature rows.
 #[derive(Debug, Clone, Copy)]
 pub struct ListsBudget {

@@ -16,7 +16,7 @@ use crate::{
     feed::{HostProcesses, MinibatchOptions, RowOptions},
     halo_neighbors::halo_neighbors_fit,
     partition::{Owned, SeedNodes, Share},
-    placement::ListsBudget,
+    placement::{ListsBudget, holds_minibatches},
     policy::LISTS,
     view::{GraphView, Halo, HaloSizes, ViewKind},
 };
@@ -189,6 +189,17 @@ impl LoaderOptions {
             edge_data: edge_data.available_in(graph.relation(number)),
         });
         sizes.collect()
+    }
+
+    /// Whether minibatches of the whole graph fit the memory for sure. Those of links have the ends of negatives, too.
+    pub fn holds_whole_minibatches(&self, graph: &Graph) -> bool {
+        let MinibatchOptions { batch, sampler, links, .. } = &self.minibatches;
+        let seeds = *batch as u64 * links.as_ref().map_or(1, |_| 4);
+        let types = graph.node_types().iter().map(|store| store.manifest());
+        let dim = types.clone().filter_map(|manifest| manifest.features.as_ref()).map(|spec| u64::from(spec.dim)).max();
+        let row_bytes = if self.rows.features { dim.unwrap_or(0) * size_of::<f32>() as u64 } else { 0 };
+        let fanouts = (0..sampler.hops()).map(|hop| sampler.draws_after(hop));
+        holds_minibatches(seeds, fanouts, types.map(|manifest| manifest.nodes).sum(), row_bytes, self.memory)
     }
 
     /// Whether halo nodes can draw as in the whole graph: ten times as many in-neighbors of each as it draws fit in the memory.

@@ -1,8 +1,12 @@
 //! Swept minibatches: passes over the adjacency lists, and the scratch files between them.
 
-use grappa_sampling::{PartitionNumbers, halo_neighbors_fit, policy::SWEEPS, view::ViewKind};
+use grappa_sampling::{
+    PartitionNumbers, halo_neighbors_fit, holds_minibatches,
+    policy::{SEEDS_OF_A_STEP, SWEEPS},
+    view::ViewKind,
+};
 
-use super::{PAGE_BYTES, Planner, estimate::StagePlan};
+use super::{PAGE_BYTES, Planner, VALUE, estimate::StagePlan};
 use crate::plan::minibatch::Minibatch;
 
 /// Bytes in scratch files of a destination, an edge and a node of a minibatch: pairs, drawn edges, and blocks with their nodes (2026-12-01,
@@ -18,9 +22,23 @@ impl Planner<'_> {
         let sweeps = self.options.sweeps.unwrap_or_else(|| {
             let may_sweep =
                 self.options.expands_halo && self.options.partitions.is_none_or(|partitions| partitions == 1);
-            may_sweep && numbers.lacks_edges(|| self.expands_all_halo_nodes())
+            may_sweep && self.holds_minibatches() && numbers.lacks_edges(|| self.expands_all_halo_nodes())
         });
         if sweeps { ViewKind::Sweep } else { numbers.lists.kind() }
+    }
+
+    /// Whether minibatches of the whole graph fit the memory for sure.
+    fn holds_minibatches(&self) -> bool {
+        let ends = self.options.links.map_or(1, |_| 4);
+        let seeds = self.options.batch.unwrap_or(SEEDS_OF_A_STEP as u64) * ends;
+        let row_bytes = u64::from(self.graph.features.0) * VALUE as u64;
+        holds_minibatches(
+            seeds,
+            self.sampled_fanouts().iter().copied(),
+            self.graph.nodes,
+            row_bytes,
+            self.machine.memory,
+        )
     }
 
     /// Whether halo nodes can draw as in the whole graph.

@@ -419,6 +419,8 @@ fn minibatches_are_swept_where_partitions_would_lack_edges() {
     assert_eq!(sampling(2 << 30, false, Some(1), true), (true, 1, true));
     // All lists fit; halo nodes have aggregates; other partitions are wanted; halo nodes are not to be expanded.
     assert_eq!(sampling(64 << 30, false, None, true), (false, 1, true));
+    // Minibatches of the whole graph may be too large.
+    assert!(!sampling(1 << 30, false, None, true).0);
     assert!(!sampling(2 << 30, true, None, true).0);
     assert!(!sampling(2 << 30, false, Some(32), true).0);
     assert!(!sampling(2 << 30, false, None, false).0);

@@ -66,7 +66,7 @@ named_enums! {
     /// How minibatches are sampled. They are the same either way.
     "way to sample" Sampling {
         /// sweep if the adjacency lists do not fit in --memory, and partitions would lack in-neighbors of each other's nodes
-        /// (--halo-neighbors); else batch
+        /// (--halo-neighbors), and minibatches of the whole graph fit; else batch
         Auto = "auto",
         /// each minibatch on its own, from the lists of its nodes
         Batch = "batch",

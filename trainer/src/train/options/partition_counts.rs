@@ -120,9 +120,10 @@ fn lacks_edges(
     (chosen, loader): (&PartitionNumbers, &LoaderOptions),
 ) -> bool {
     let has_halo_lists = config.halo == HaloMode::Auto && !times::keeps_order(graph, config);
-    chosen.lacks_edges(|| {
-        knows_first_hop || config.layers == 1 || (has_halo_lists && loader.expands_all_halo_nodes(graph))
-    })
+    loader.holds_whole_minibatches(graph)
+        && chosen.lacks_edges(|| {
+            knows_first_hop || config.layers == 1 || (has_halo_lists && loader.expands_all_halo_nodes(graph))
+        })
 }
 
 fn sweep_reason(config: &TrainConfig, chosen: &PartitionNumbers) -> String {
