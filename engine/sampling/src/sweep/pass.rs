@@ -256,6 +256,13 @@ impl Pass<'_> {
         block_columns(self.sampler, self.graph, relation)
     }
 
+    /// The values of edges that draws have: those of blocks, and times if these limit later hops.
+    fn drawn_columns(&self, relation: usize) -> EdgeColumns {
+        let columns = self.columns(relation);
+        let limits = self.has_limits() && self.graph.views[relation].time_lists().is_some();
+        EdgeColumns { times: columns.times || limits, ..columns }
+    }
+
     /// Lists the seeds of all parts: the first level, and the pairs of the first hop. Returns the first part of each minibatch, too.
     fn seeds(
         &mut self,
@@ -343,10 +350,7 @@ impl Pass<'_> {
             view: views[number],
             lists: views[number].lists(),
             time_lists: views[number].time_lists(),
-            columns: EdgeColumns {
-                times: views[number].time_lists().is_some() && (self.has_limits() || self.sampler.block_data().times),
-                ..self.columns(number)
-            },
+            columns: self.drawn_columns(number),
         })
         .collect()
     }
@@ -519,10 +523,7 @@ impl Pass<'_> {
         part.load(&self.levels, number, self.has_limits())?;
         let draws_once = self.sampler.draws_once();
         for (relation, &ends) in shape.relations.iter().enumerate() {
-            let columns = self.columns(relation);
-            let times = self.graph.views[relation].time_lists().is_some();
-            let drawn_columns =
-                EdgeColumns { times: times && (self.has_limits() || self.sampler.block_data().times), ..columns };
+            let drawn_columns = self.drawn_columns(relation);
             let skipped = part.begin_block(ends.destination, draws_once);
             let mut records = records.of(at, relation, shape.relations.len());
             let is_complete = records.all(|mut record| part.add_destination(&mut record, drawn_columns).is_some())
@@ -530,7 +531,7 @@ impl Pass<'_> {
             if !is_complete {
                 return Err(drawn.buckets.file().damaged());
             }
-            put_block(part.block(), skipped, columns, &mut blocks.bytes);
+            put_block(part.block(), skipped, self.columns(relation), &mut blocks.bytes);
         }
         blocks.end();
         let is_last = hop + 1 == self.sampler.hops();
@@ -683,6 +684,13 @@ impl DrawnRecords {
         for extent in drawn.buckets.extents(group) {
             let mut start = self.bytes.len();
             file.read(extent, &mut self.bytes)?;
+            if self.bytes.len() > u32::MAX as usize {
+                return Err(Error::limit(
+                    "the drawn edges of a group of minibatches at a hop exceed 4 GiB",
+                    "4 GiB",
+                    "sample smaller batches, or fewer neighbors",
+                ));
+            }
             while start < self.bytes.len() {
                 start = self.add(start, first, relations).ok_or_else(|| file.damaged())?;
             }

@@ -72,7 +72,8 @@ pub(super) fn put_with_length(bytes: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>
     bytes.extend_from_slice(&[0; 4]);
     put(bytes);
     let (before, record) = bytes.split_at_mut(start + 4);
-    before[start..].copy_from_slice(&(record.len() as u32).to_le_bytes());
+    let length = u32::try_from(record.len()).expect("the edges of a destination are below 4 GiB");
+    before[start..].copy_from_slice(&length.to_le_bytes());
 }
 
 /// Appends `value` by its difference from `before`. Both are below 2^62.

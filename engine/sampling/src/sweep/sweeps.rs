@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     ops::Range,
+    panic::{self, AssertUnwindSafe},
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -54,6 +55,8 @@ struct State {
     /// The sweeps that were made, each with the number of its minibatches that were not used.
     ready: VecDeque<(Arc<Swept>, u64)>,
     error: Option<Error>,
+    /// Whether the thread that sweeps has panicked.
+    has_panicked: bool,
 }
 
 /// An epoch of sweeps. When it is dropped, the epoch has ended, and nothing is on disk.
@@ -76,7 +79,7 @@ impl Drop for SweepEpoch {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // Its panic would have ended the epoch already.
+            // It catches panics, which go on in the threads that wait.
             let _ = thread.join();
         }
         *self.sweeps.lock() = State::default();
@@ -116,11 +119,14 @@ impl Sweeps {
         self.lock().is_begun = true;
         let sweeps = self.clone();
         let spawned = thread::Builder::new().name("sweep".to_owned()).spawn(move || {
-            let made = sweeps.sweep_all(&*source);
-            if let Err(error) = made {
-                sweeps.lock().error = Some(error);
-                sweeps.changed.notify_all();
+            let made = panic::catch_unwind(AssertUnwindSafe(|| sweeps.sweep_all(&*source)));
+            let mut state = sweeps.lock();
+            match made {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => state.error = Some(error),
+                Err(_) => state.has_panicked = true,
             }
+            sweeps.changed.notify_all();
         });
         let thread = spawned.map_err(|source| self.lock().error = Some(Error::Thread { source })).ok();
         SweepEpoch { sweeps: self.clone(), thread }
@@ -144,6 +150,9 @@ impl Sweeps {
     ///
     /// # Errors
     /// If the sweep failed, or the epoch was stopped.
+    ///
+    /// # Panics
+    /// If the thread that sweeps has panicked.
     pub(crate) fn wait(&self, minibatch: u64) -> Result<Option<Arc<Swept>>> {
         let mut state = self.lock();
         loop {
@@ -153,6 +162,7 @@ impl Sweeps {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
+            assert!(!state.has_panicked, "the thread that sweeps has panicked");
             // Others wait until this error has stopped the epoch.
             if let Some(error) = state.error.take() {
                 return Err(error);
