@@ -6,6 +6,7 @@ use grappa_formats::{EdgePart, chunks::ChunkMap};
 use grappa_io::{Error, Result, progress::Silent};
 use grappa_storage::Store;
 
+use super::{SweepOptions, SweepSource, Sweeps};
 use crate::{
     Loader, LoaderOptions, ScratchOptions, Seeds,
     feed::{MinibatchOptions, RowOptions},
@@ -14,9 +15,9 @@ use crate::{
         WithoutNegative,
     },
     partition::{Schedule, assignment, chunk_sizes},
-    sample::{Minibatch, RandomWalks, Sampler},
+    sample::{Minibatch, RandomWalks, Sampler, SeedParts},
     view::{
-        ViewKind,
+        OpenView, ViewKind,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -162,4 +163,34 @@ fn sweeps_refuse_partitions_and_random_walks() {
     let minibatches = MinibatchOptions::new(Sampler::random_walks(walks).unwrap());
     let error = loader(&store, minibatches, ViewKind::Sweep, 1, 256 << 20).err().unwrap();
     assert!(matches!(error, Error::Conflict { .. }), "{error}");
+}
+
+/// A source whose seeds cannot be listed.
+struct Panicking;
+
+impl SweepSource for Panicking {
+    fn minibatches(&self) -> u64 {
+        1
+    }
+
+    fn sampler(&self) -> &Sampler {
+        panic!("no sampler")
+    }
+
+    fn view(&self) -> Result<OpenView> {
+        panic!("no view")
+    }
+
+    fn seeds(&self, _: u64, _: &mut SeedParts) -> Result<()> {
+        panic!("no seeds")
+    }
+}
+
+#[test]
+#[should_panic(expected = "the thread that sweeps has panicked")]
+fn a_panic_of_the_thread_that_sweeps_reaches_those_who_wait() {
+    let options = SweepOptions { folder: std::env::temp_dir(), disk_bytes: 1 << 20, memory_bytes: 1 << 20, threads: 1 };
+    let sweeps = Arc::new(Sweeps::new(options));
+    let _epoch = sweeps.begin(Arc::new(Panicking));
+    let _ = sweeps.wait(0);
 }
